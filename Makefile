@@ -1,0 +1,76 @@
+
+# One front door.  The work is done by the scripts in util/.
+# NGINX_SRC=, NGINX=, BUILD=, CC= as described in util/build;
+# JOBS=, PROVE= as described in util/run-tests.
+
+PURE =		ngx_mcp_keepalive_module/mcp
+UNIT =		objs/unit
+UNIT_CFLAGS =	-g -O1 -W -Wall -Wpointer-arith -Wno-unused-parameter -Werror \
+		-fsanitize=address,undefined -fno-sanitize-recover=undefined
+
+PURE_OBJS =	$(patsubst $(PURE)/%.c,$(UNIT)/%.o,$(wildcard $(PURE)/*.c))
+UNIT_TESTS =	$(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard t/unit/*_test.c))
+UNIT_HEADERS =	$(wildcard $(PURE)/*.h t/unit/*.h)
+
+TESTS =
+
+ifeq ($(origin CC),default)
+CC =		cc
+endif
+export CC
+
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 20
+
+setup:		## install what building and testing need (apt, npm)
+	@util/setup
+
+build:		## objs/ngx_mcp_keepalive_module.so (BUILD=debug|asan)
+	@util/build
+
+demo: setup build	## nginx in front of two real MCP servers, live
+	@node util/demo/demo.mjs
+
+test: setup build unit-programs	## every test of the default run (TESTS=t/...)
+	@util/run-tests $(TESTS)
+
+unit: unit-programs	## the C unit tests alone
+	@prove t/unit.t
+
+check:		## style, layers, static analysis
+	@rc=0; for c in style layers static; do util/check-$$c || rc=1; done; \
+	exit $$rc
+
+asan: unit-programs	## the tests with the module under AddressSanitizer
+	@BUILD=asan util/build
+	@BUILD=asan util/run-tests $(TESTS)
+
+valgrind: build	## nginx under memcheck (t/60_valgrind.t, or TESTS=t/...)
+	@MCP_VALGRIND=1 util/run-tests $(or $(TESTS),t/60_valgrind.t)
+
+matrix: unit-programs	## build and smoke tests on the nginx of other releases
+	@util/matrix
+
+clean:		## remove objs/
+	rm -rf objs
+
+
+unit-programs: $(UNIT_TESTS)
+
+$(UNIT)/%.o: $(PURE)/%.c $(UNIT_HEADERS) Makefile
+	@mkdir -p $(UNIT)
+	@$(CC) $(UNIT_CFLAGS) -I $(PURE) -c -o $@ $<
+
+$(UNIT)/libmcp.a: $(PURE_OBJS)
+	@rm -f $@
+	@ar rcs $@ $(PURE_OBJS)
+
+$(UNIT)/%_test: t/unit/%_test.c $(UNIT)/libmcp.a $(UNIT_HEADERS)
+	@$(CC) $(UNIT_CFLAGS) -I $(PURE) -o $@ $< $(UNIT)/libmcp.a -ljansson
+
+
+.NOTPARALLEL:
+
+.PHONY: help setup build demo test unit check asan valgrind matrix clean \
+	unit-programs

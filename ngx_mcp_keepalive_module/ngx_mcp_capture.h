@@ -1,0 +1,38 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ *
+ * A log that keeps the first error instead of writing it: the root cause of a
+ * keepalive's failure, which nginx tells to nobody else.
+ */
+
+
+#ifndef _NGX_MCP_CAPTURE_H_INCLUDED_
+#define _NGX_MCP_CAPTURE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+
+#define NGX_MCP_CAPTURE_MAX  192            /* with the final NUL */
+
+
+typedef struct {
+    int                         err;        /* errno named in it, or 0 */
+    char                        text[NGX_MCP_CAPTURE_MAX];
+                                            /* empty: nothing went wrong */
+} ngx_mcp_capture_t;
+
+
+/*
+ * Makes "log" write to "capture", which must live as long.  Alerts, which are
+ * faults of nginx and not of a peer, go to the log of the process as well.
+ */
+void ngx_mcp_capture_init(ngx_mcp_capture_t *capture, ngx_log_t *log);
+
+/* True if the errno says that we ran short of something: no fault of a peer. */
+ngx_uint_t ngx_mcp_capture_local(ngx_mcp_capture_t *capture);
+
+
+#endif /* _NGX_MCP_CAPTURE_H_INCLUDED_ */

@@ -1,0 +1,764 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_mcp_conf.h"
+#include "ngx_mcp_peer.h"
+#include "ngx_mcp_session.h"
+
+
+#define NGX_MCP_INTERVAL_MIN  100
+
+
+/* One "name=value" parameter; "set" returns what is wrong with a value. */
+
+typedef struct {
+    ngx_str_t       name;
+    const char   *(*set)(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+                         ngx_str_t *value, size_t offset);
+    size_t          offset;
+} ngx_mcp_param_t;
+
+
+static char *ngx_mcp_conf_params(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    const ngx_mcp_param_t *params, ngx_uint_t first);
+static const ngx_mcp_param_t *ngx_mcp_conf_find(const ngx_mcp_param_t *params,
+    ngx_str_t *arg, ngx_str_t *value);
+static const char *ngx_mcp_conf_zone(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_interval(ngx_conf_t *cf,
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_msec(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_idle(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_drain(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_method(ngx_conf_t *cf,
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_number(ngx_conf_t *cf,
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_count(ngx_conf_t *cf,
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_jitter(ngx_conf_t *cf,
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_failover(ngx_conf_t *cf,
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+static const char *ngx_mcp_conf_header_name(ngx_str_t *name);
+static char *ngx_mcp_conf_check_upstream(ngx_conf_t *cf,
+    ngx_mcp_srv_conf_t *conf, ngx_http_upstream_init_peer_pt ours);
+
+
+#define ngx_mcp_policy(field)  offsetof(ngx_mcp_srv_conf_t, policy.field)
+
+
+static const ngx_mcp_param_t  ngx_mcp_keepalive_params[] = {
+    { ngx_string("zone="), ngx_mcp_conf_zone, 0 },
+    { ngx_string("interval="), ngx_mcp_conf_interval, 0 },
+    { ngx_string("timeout="), ngx_mcp_conf_msec, ngx_mcp_policy(timeout) },
+    { ngx_string("method="), ngx_mcp_conf_method, 0 },
+    { ngx_string("failures="), ngx_mcp_conf_number,
+      ngx_mcp_policy(health.failures) },
+    { ngx_string("max_idle="), ngx_mcp_conf_idle, 0 },
+    { ngx_string("jitter="), ngx_mcp_conf_jitter, 0 },
+    { ngx_string("rate="), ngx_mcp_conf_count, ngx_mcp_policy(rate) },
+    { ngx_null_string, NULL, 0 }
+};
+
+static const ngx_mcp_param_t  ngx_mcp_reconnect_params[] = {
+    { ngx_string("budget="), ngx_mcp_conf_number,
+      ngx_mcp_policy(health.budget) },
+    { ngx_string("initial="), ngx_mcp_conf_number,
+      ngx_mcp_policy(health.initial) },
+    { ngx_string("backoff="), ngx_mcp_conf_msec,
+      ngx_mcp_policy(health.backoff_ms) },
+    { ngx_string("backoff_max="), ngx_mcp_conf_msec,
+      ngx_mcp_policy(health.backoff_max_ms) },
+    { ngx_string("park="), ngx_mcp_conf_msec,
+      ngx_mcp_policy(health.park_ms) },
+    { ngx_string("park_max="), ngx_mcp_conf_msec,
+      ngx_mcp_policy(health.park_max_ms) },
+    { ngx_string("drain="), ngx_mcp_conf_drain, 0 },
+    { ngx_null_string, NULL, 0 }
+};
+
+static const ngx_mcp_param_t  ngx_mcp_pin_params[] = {
+    { ngx_string("failover="), ngx_mcp_conf_failover, 0 },
+    { ngx_null_string, NULL, 0 }
+};
+
+
+/* What a keepalive says for itself, or must not say. */
+
+static ngx_str_t  ngx_mcp_own_headers[] = {
+    ngx_string("accept"),
+    ngx_string("accept-encoding"),
+    ngx_string("connection"),
+    ngx_string("content-encoding"),
+    ngx_string("content-length"),
+    ngx_string("content-type"),
+    ngx_string("expect"),
+    ngx_string("host"),
+    ngx_string("keep-alive"),
+    ngx_string("last-event-id"),
+    ngx_string("mcp-method"),
+    ngx_string("mcp-name"),
+    ngx_string("mcp-protocol-version"),
+    ngx_string("mcp-session-id"),
+    ngx_string("origin"),
+    ngx_string("proxy-connection"),
+    ngx_string("te"),
+    ngx_string("trailer"),
+    ngx_string("transfer-encoding"),
+    ngx_string("upgrade"),
+    ngx_null_string
+};
+
+
+ngx_mcp_srv_conf_t *
+ngx_mcp_conf_upstream(ngx_http_upstream_srv_conf_t *us)
+{
+    ngx_mcp_srv_conf_t  *conf;
+
+    if (us->srv_conf == NULL) {
+        return NULL;
+    }
+
+    conf = ngx_http_conf_upstream_srv_conf(us, ngx_mcp_keepalive_module);
+
+    return (conf->policy.zone != NULL) ? conf : NULL;
+}
+
+
+char *
+ngx_mcp_conf_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *data,
+    ngx_http_upstream_init_pt init_upstream)
+{
+    ngx_mcp_srv_conf_t  *conf = data;
+
+    ngx_mcp_policy_t              **policy;
+    ngx_mcp_srv_conf_t            **slot;
+    ngx_mcp_main_conf_t            *mcf;
+    ngx_http_upstream_srv_conf_t   *us;
+
+    if (conf->policy.zone) {
+        return "is duplicate";
+    }
+
+    us = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+    mcf = ngx_http_conf_get_module_main_conf(cf, ngx_mcp_keepalive_module);
+
+    if (ngx_mcp_conf_params(cf, conf, ngx_mcp_keepalive_params, 1)
+        != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (conf->policy.zone == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" directive must have \"zone\" parameter",
+                           &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    conf->upstream = us;
+    conf->policy.name = us->host;
+
+    conf->original_init_upstream = us->peer.init_upstream
+                                   ? us->peer.init_upstream
+                                   : ngx_http_upstream_init_round_robin;
+
+    us->peer.init_upstream = init_upstream;
+
+    slot = ngx_array_push(&mcf->upstreams);
+    policy = ngx_array_push(&conf->policy.zone->policies);
+
+    if (slot == NULL || policy == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    *slot = conf;
+    *policy = &conf->policy;
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_mcp_conf_pass_header(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_mcp_srv_conf_t  *conf = data;
+
+    ngx_str_t   *value, *name, *old;
+    ngx_uint_t   i, j;
+    const char  *wrong;
+
+    if (conf->pass_headers == NULL) {
+        conf->pass_headers = ngx_array_create(cf->pool, 2, sizeof(ngx_str_t));
+        if (conf->pass_headers == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        ngx_strlow(value[i].data, value[i].data, value[i].len);
+
+        wrong = ngx_mcp_conf_header_name(&value[i]);
+
+        old = conf->pass_headers->elts;
+
+        for (j = 0; wrong == NULL && j < conf->pass_headers->nelts; j++) {
+            if (old[j].len == value[i].len
+                && ngx_strncmp(old[j].data, value[i].data, old[j].len) == 0)
+            {
+                wrong = "it is named twice";
+            }
+        }
+
+        if (wrong) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid header \"%V\" in \"%V\" directive, %s",
+                               &value[i], &cmd->name, wrong);
+            return NGX_CONF_ERROR;
+        }
+
+        name = ngx_array_push(conf->pass_headers);
+        if (name == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *name = value[i];
+
+        if (value[i].len == sizeof("authorization") - 1
+            && ngx_strcmp(value[i].data, "authorization") == 0)
+        {
+            conf->authorization = 1;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_mcp_conf_reconnect(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_mcp_srv_conf_t  *conf = data;
+
+    mcp_health_conf_t  *h;
+
+    if (conf->reconnect) {
+        return "is duplicate";
+    }
+
+    conf->reconnect = 1;
+
+    if (ngx_mcp_conf_params(cf, conf, ngx_mcp_reconnect_params, 1)
+        != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    h = &conf->policy.health;
+
+    if (h->backoff_max_ms < h->backoff_ms) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"backoff_max\" must not be less than \"backoff\" "
+                           "in \"%V\" directive", &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (h->park_max_ms < h->park_ms) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"park_max\" must not be less than \"park\" "
+                           "in \"%V\" directive", &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_mcp_conf_pin(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_mcp_srv_conf_t  *conf = data;
+
+    ngx_str_t  *value;
+
+    if (conf->pin != NGX_CONF_UNSET) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcasecmp(value[1].data, (u_char *) "on") == 0) {
+        conf->pin = 1;
+
+    } else if (ngx_strcasecmp(value[1].data, (u_char *) "off") == 0) {
+        conf->pin = 0;
+
+    } else {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"%V\" directive, "
+                           "it must be \"on\" or \"off\"",
+                           &value[1], &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_mcp_conf_params(cf, conf, ngx_mcp_pin_params, 2);
+}
+
+
+char *
+ngx_mcp_conf_check(ngx_conf_t *cf, ngx_mcp_main_conf_t *mcf,
+    ngx_http_upstream_init_peer_pt ours)
+{
+    ngx_uint_t                       i;
+    ngx_mcp_srv_conf_t              *conf;
+    ngx_http_upstream_srv_conf_t   **us;
+    ngx_http_upstream_main_conf_t   *umcf;
+
+    umcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_upstream_module);
+    us = umcf->upstreams.elts;
+
+    for (i = 0; i < umcf->upstreams.nelts; i++) {
+
+        if (us[i]->srv_conf == NULL) {
+            continue;
+        }
+
+        conf = ngx_http_conf_upstream_srv_conf(us[i],
+                                               ngx_mcp_keepalive_module);
+        if (conf->policy.zone) {
+
+            if (ngx_mcp_conf_check_upstream(cf, conf, ours) != NGX_CONF_OK) {
+                return NGX_CONF_ERROR;
+            }
+
+        } else if (conf->pass_headers || conf->reconnect
+                   || conf->pin != NGX_CONF_UNSET)
+        {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"%s\" in upstream \"%V\" needs \"mcp_keepalive\" "
+                          "beside it in %s:%ui",
+                          conf->pass_headers ? "mcp_keepalive_pass_header"
+                          : conf->reconnect ? "mcp_reconnect" : "mcp_pin",
+                          &us[i]->host, us[i]->file_name, us[i]->line);
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_mcp_conf_check_upstream(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    ngx_http_upstream_init_peer_pt ours)
+{
+    ngx_str_t                     *zone;
+    ngx_http_upstream_srv_conf_t  *us;
+
+    us = conf->upstream;
+    zone = &conf->policy.zone->shm_zone->shm.name;
+
+    if (conf->pin == NGX_CONF_UNSET) {
+        conf->pin = 1;
+    }
+
+    if (conf->policy.zone->shm_zone->shm.size == 0) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "zone \"%V\" of \"mcp_keepalive\" directive is not "
+                      "created anywhere, \"zone=%V:size\" is needed in %s:%ui",
+                      zone, zone, us->file_name, us->line);
+        return NGX_CONF_ERROR;
+    }
+
+    if (!conf->inited) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"mcp_keepalive\" directive must be after the load "
+                      "balancing method in upstream \"%V\" in %s:%ui",
+                      &us->host, us->file_name, us->line);
+        return NGX_CONF_ERROR;
+    }
+
+#if (nginx_version < 1029007)
+    {
+    extern ngx_module_t   ngx_http_upstream_keepalive_module;
+
+    ngx_uint_t           *max_cached;
+
+    /* "keepalive" takes its place where it stands; its size comes first */
+
+    max_cached = ngx_http_conf_upstream_srv_conf(us,
+                                          ngx_http_upstream_keepalive_module);
+
+    if (us->peer.init == ours && max_cached && *max_cached) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"mcp_keepalive\" directive must be before "
+                      "\"keepalive\" in upstream \"%V\" in %s:%ui",
+                      &us->host, us->file_name, us->line);
+        return NGX_CONF_ERROR;
+    }
+    }
+#endif
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_mcp_conf_params(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    const ngx_mcp_param_t *params, ngx_uint_t first)
+{
+    uint64_t                seen, bit;
+    ngx_str_t              *arg, *directive, value, name;
+    ngx_uint_t              i;
+    const char             *wrong;
+    const ngx_mcp_param_t  *param;
+
+    seen = 0;
+    arg = cf->args->elts;
+    directive = &arg[0];
+
+    for (i = first; i < cf->args->nelts; i++) {
+
+        param = ngx_mcp_conf_find(params, &arg[i], &value);
+
+        if (param == NULL) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\" in \"%V\" directive",
+                               &arg[i], directive);
+            return NGX_CONF_ERROR;
+        }
+
+        name.data = param->name.data;
+        name.len = param->name.len - 1;
+
+        bit = (uint64_t) 1 << (param - params);
+
+        if (seen & bit) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "duplicate parameter \"%V\" in \"%V\" directive",
+                               &name, directive);
+            return NGX_CONF_ERROR;
+        }
+
+        seen |= bit;
+
+        wrong = param->set(cf, conf, &value, param->offset);
+
+        if (wrong) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid value \"%V\" of parameter \"%V\" "
+                               "in \"%V\" directive, %s",
+                               &value, &name, directive, wrong);
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static const ngx_mcp_param_t *
+ngx_mcp_conf_find(const ngx_mcp_param_t *params, ngx_str_t *arg,
+    ngx_str_t *value)
+{
+    const ngx_mcp_param_t  *p;
+
+    for (p = params; p->set; p++) {
+
+        if (arg->len >= p->name.len
+            && ngx_strncmp(arg->data, p->name.data, p->name.len) == 0)
+        {
+            value->data = arg->data + p->name.len;
+            value->len = arg->len - p->name.len;
+            return p;
+        }
+    }
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_zone(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
+    size_t offset)
+{
+    u_char                *p;
+    ssize_t                size;
+    ngx_str_t              name, s;
+    ngx_uint_t             i;
+    ngx_mcp_zone_t        *zone, **zones;
+    ngx_mcp_main_conf_t   *mcf;
+
+    size = 0;
+    name = *value;
+
+    p = (u_char *) ngx_strlchr(value->data, value->data + value->len, ':');
+
+    if (p) {
+        name.len = p - value->data;
+
+        s.data = p + 1;
+        s.len = value->data + value->len - s.data;
+
+        size = ngx_parse_size(&s);
+
+        if (size == NGX_ERROR || size < NGX_MCP_ZONE_MIN) {
+            return "the size must be at least 64k";
+        }
+    }
+
+    if (name.len == 0) {
+        return "it must be a name, or a name and a size as \"name:1m\"";
+    }
+
+    mcf = ngx_http_conf_get_module_main_conf(cf, ngx_mcp_keepalive_module);
+
+    zone = ngx_mcp_zone_add(cf, &name, size, &ngx_mcp_keepalive_module,
+                            ngx_mcp_session_rebuild);
+    if (zone == NULL) {
+        return "the zone cannot be added";
+    }
+
+    conf->policy.zone = zone;
+    zones = mcf->zones.elts;
+
+    for (i = 0; i < mcf->zones.nelts; i++) {
+        if (zones[i] == zone) {
+            return NULL;
+        }
+    }
+
+    zones = ngx_array_push(&mcf->zones);
+    if (zones == NULL) {
+        return "there is no memory";
+    }
+
+    *zones = zone;
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_interval(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    ngx_str_t *value, size_t offset)
+{
+    ngx_int_t  ms;
+
+    if (value->len == 3 && ngx_strncmp(value->data, "off", 3) == 0) {
+        conf->policy.interval = 0;
+        return NULL;
+    }
+
+    ms = ngx_parse_time(value, 0);
+
+    if (ms == NGX_ERROR || ms < NGX_MCP_INTERVAL_MIN) {
+        return "it must be \"off\" or a time of at least 100ms";
+    }
+
+    conf->policy.interval = ms;
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_msec(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
+    size_t offset)
+{
+    ngx_int_t  ms;
+
+    ms = ngx_parse_time(value, 0);
+
+    if (ms == NGX_ERROR || ms < NGX_MCP_INTERVAL_MIN) {
+        return "it must be a time of at least 100ms";
+    }
+
+    *(ngx_msec_t *) ((char *) conf + offset) = ms;
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_idle(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
+    size_t offset)
+{
+    ngx_int_t  ms;
+
+    ms = ngx_parse_time(value, 0);
+
+    if (ms == NGX_ERROR) {
+        return "it must be a time, 0 for no limit";
+    }
+
+    conf->policy.max_idle = ms;
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_drain(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
+    size_t offset)
+{
+    ngx_int_t  ms;
+
+    if (value->len == 3 && ngx_strncmp(value->data, "off", 3) == 0) {
+        conf->drain = 0;
+        return NULL;
+    }
+
+    ms = ngx_parse_time(value, 0);
+
+    if (ms == NGX_ERROR || ms < NGX_MCP_INTERVAL_MIN) {
+        return "it must be \"off\" or a time of at least 100ms";
+    }
+
+    conf->drain = ms;
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_method(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
+    size_t offset)
+{
+    if (ngx_strcmp(value->data, "tools/list") == 0) {
+        conf->policy.method = NGX_MCP_METHOD_TOOLS;
+
+    } else if (ngx_strcmp(value->data, "ping") == 0) {
+        conf->policy.method = NGX_MCP_METHOD_PING;
+
+    } else if (ngx_strcmp(value->data, "auto") == 0) {
+        conf->policy.method = NGX_MCP_METHOD_AUTO;
+
+    } else {
+        return "it must be \"tools/list\", \"ping\" or \"auto\"";
+    }
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_number(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
+    size_t offset)
+{
+    ngx_int_t  n;
+
+    n = ngx_atoi(value->data, value->len);
+
+    if (n == NGX_ERROR || n < 1 || n > 1000000) {
+        return "it must be a number from 1 to 1000000";
+    }
+
+    *(uint32_t *) ((char *) conf + offset) = n;
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_count(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
+    size_t offset)
+{
+    ngx_int_t  n;
+
+    n = ngx_atoi(value->data, value->len);
+
+    if (n == NGX_ERROR || n < 1 || n > 1000000) {
+        return "it must be a number from 1 to 1000000";
+    }
+
+    *(ngx_uint_t *) ((char *) conf + offset) = n;
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_jitter(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
+    size_t offset)
+{
+    ngx_int_t  n;
+
+    if (value->len < 2 || value->data[value->len - 1] != '%') {
+        return "it must be a share as \"20%\"";
+    }
+
+    n = ngx_atoi(value->data, value->len - 1);
+
+    if (n == NGX_ERROR || n > 90) {
+        return "it must be from \"0%\" to \"90%\"";
+    }
+
+    conf->policy.health.jitter = n;
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_failover(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
+    ngx_str_t *value, size_t offset)
+{
+    if (ngx_strcmp(value->data, "refused") == 0) {
+        conf->failover = NGX_MCP_FAILOVER_REFUSED;
+
+    } else if (ngx_strcmp(value->data, "parked") == 0) {
+        conf->failover = NGX_MCP_FAILOVER_PARKED;
+
+    } else {
+        return "it must be \"refused\" or \"parked\"";
+    }
+
+    return NULL;
+}
+
+
+static const char *
+ngx_mcp_conf_header_name(ngx_str_t *name)
+{
+    u_char     *p;
+    ngx_str_t  *own;
+
+    if (name->len == 0) {
+        return "it is empty";
+    }
+
+    for (p = name->data; p < name->data + name->len; p++) {
+
+        if ((*p < 'a' || *p > 'z') && (*p < '0' || *p > '9')
+            && ngx_strchr("!#$%&'*+-.^_`|~", *p) == NULL)
+        {
+            return "it is not the name of a header";
+        }
+    }
+
+    for (own = ngx_mcp_own_headers; own->len; own++) {
+
+        if (own->len == name->len
+            && ngx_strncmp(own->data, name->data, name->len) == 0)
+        {
+            return "a keepalive has its own or must not have it";
+        }
+    }
+
+    return NULL;
+}

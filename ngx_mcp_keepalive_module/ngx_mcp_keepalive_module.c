@@ -1,0 +1,304 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_mcp_call.h"
+#include "ngx_mcp_conf.h"
+#include "ngx_mcp_filter.h"
+#include "ngx_mcp_peer.h"
+#include "ngx_mcp_probe.h"
+#include "ngx_mcp_request.h"
+#include "ngx_mcp_status.h"
+#include "ngx_mcp_upstream.h"
+
+
+static char *ngx_mcp_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+static void *ngx_mcp_create_main_conf(ngx_conf_t *cf);
+static char *ngx_mcp_init_main_conf(ngx_conf_t *cf, void *conf);
+static void *ngx_mcp_create_srv_conf(ngx_conf_t *cf);
+static ngx_int_t ngx_mcp_init(ngx_conf_t *cf);
+static ngx_int_t ngx_mcp_init_module(ngx_cycle_t *cycle);
+static void ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf);
+static ngx_int_t ngx_mcp_init_process(ngx_cycle_t *cycle);
+static void ngx_mcp_exit_process(ngx_cycle_t *cycle);
+
+
+static ngx_command_t  ngx_mcp_commands[] = {
+
+    { ngx_string("mcp_keepalive"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_mcp_keepalive,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("mcp_keepalive_pass_header"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_mcp_conf_pass_header,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("mcp_reconnect"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_mcp_conf_reconnect,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("mcp_pin"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_TAKE12,
+      ngx_mcp_conf_pin,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("mcp_status"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
+      ngx_mcp_status_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_mcp_module_ctx = {
+    NULL,                                  /* preconfiguration */
+    ngx_mcp_init,                          /* postconfiguration */
+
+    ngx_mcp_create_main_conf,              /* create main configuration */
+    ngx_mcp_init_main_conf,                /* init main configuration */
+
+    ngx_mcp_create_srv_conf,               /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    NULL,                                  /* create location configuration */
+    NULL                                   /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_mcp_keepalive_module = {
+    NGX_MODULE_V1,
+    &ngx_mcp_module_ctx,                   /* module context */
+    ngx_mcp_commands,                      /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    ngx_mcp_init_module,                   /* init module */
+    ngx_mcp_init_process,                  /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    ngx_mcp_exit_process,                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+static char *
+ngx_mcp_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    return ngx_mcp_conf_keepalive(cf, cmd, conf, ngx_mcp_upstream_init);
+}
+
+
+static void *
+ngx_mcp_create_main_conf(ngx_conf_t *cf)
+{
+    ngx_mcp_main_conf_t  *mcf;
+
+    mcf = ngx_pcalloc(cf->pool, sizeof(ngx_mcp_main_conf_t));
+    if (mcf == NULL) {
+        return NULL;
+    }
+
+    if (ngx_array_init(&mcf->upstreams, cf->pool, 4, sizeof(void *)) != NGX_OK
+        || ngx_array_init(&mcf->zones, cf->pool, 1, sizeof(void *)) != NGX_OK)
+    {
+        return NULL;
+    }
+
+    return mcf;
+}
+
+
+/* Runs after that of "upstream": every chain of peers is finished. */
+
+static char *
+ngx_mcp_init_main_conf(ngx_conf_t *cf, void *conf)
+{
+    ngx_mcp_main_conf_t  *mcf = conf;
+
+    ngx_uint_t            i;
+    ngx_mcp_srv_conf_t  **scf;
+
+    if (ngx_mcp_conf_check(cf, mcf, ngx_mcp_upstream_init_inner)
+        != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    scf = mcf->upstreams.elts;
+
+    for (i = 0; i < mcf->upstreams.nelts; i++) {
+        ngx_mcp_upstream_wrap(scf[i]->upstream);
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static void *
+ngx_mcp_create_srv_conf(ngx_conf_t *cf)
+{
+    mcp_health_conf_t   *h;
+    ngx_mcp_srv_conf_t  *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_mcp_srv_conf_t));
+    if (conf == NULL) {
+        return NULL;
+    }
+
+    conf->pin = NGX_CONF_UNSET;
+    conf->failover = NGX_MCP_FAILOVER_REFUSED;
+    conf->drain = 5000;
+
+    conf->policy.interval = 180000;
+    conf->policy.timeout = 30000;
+    conf->policy.max_idle = 1800000;
+    conf->policy.method = NGX_MCP_METHOD_TOOLS;
+    conf->policy.rate = 50;
+
+    h = &conf->policy.health;
+
+    h->failures = 1;
+    h->budget = 5;
+    h->initial = 3;
+    h->jitter = 20;
+    h->backoff_ms = 1000;
+    h->backoff_max_ms = 60000;
+    h->park_ms = 300000;
+    h->park_max_ms = 3600000;
+
+    return conf;
+}
+
+
+static ngx_int_t
+ngx_mcp_init(ngx_conf_t *cf)
+{
+    ngx_mcp_main_conf_t  *mcf;
+    static ngx_str_t      scheme = ngx_string("scheme");
+
+    mcf = ngx_http_conf_get_module_main_conf(cf, ngx_mcp_keepalive_module);
+
+    if (mcf->upstreams.nelts == 0) {
+        return NGX_OK;
+    }
+
+    mcf->scheme_index = ngx_http_get_variable_index(cf, &scheme);
+    if (mcf->scheme_index == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    ngx_mcp_filter_init();
+    ngx_mcp_call_init();
+
+    return NGX_OK;
+}
+
+
+/* The new configuration is the one in force from here on. */
+
+static ngx_int_t
+ngx_mcp_init_module(ngx_cycle_t *cycle)
+{
+    ngx_uint_t             i;
+    ngx_mcp_zone_t       **zone;
+    ngx_mcp_srv_conf_t   **conf;
+    ngx_mcp_main_conf_t   *mcf;
+
+    mcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_mcp_keepalive_module);
+
+    if (mcf == NULL) {
+        return NGX_OK;
+    }
+
+    zone = mcf->zones.elts;
+
+    for (i = 0; i < mcf->zones.nelts; i++) {
+        ngx_mcp_zone_lock(zone[i]);
+        zone[i]->sh->generation++;
+        ngx_mcp_zone_unlock(zone[i]);
+    }
+
+    conf = mcf->upstreams.elts;
+
+    for (i = 0; i < mcf->upstreams.nelts; i++) {
+        ngx_mcp_register(cycle, conf[i]);
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf)
+{
+    ngx_uint_t                   i, n;
+    ngx_http_upstream_server_t  *server;
+
+    if (ngx_mcp_peer_upstream(&conf->policy) != NGX_OK) {
+        goto full;
+    }
+
+    server = conf->upstream->servers ? conf->upstream->servers->elts : NULL;
+
+    for (i = 0; server && i < conf->upstream->servers->nelts; i++) {
+        for (n = 0; n < server[i].naddrs; n++) {
+            if (ngx_mcp_peer_add(&conf->policy, &server[i].addrs[n].name, 1)
+                == 0)
+            {
+                goto full;
+            }
+        }
+    }
+
+    return;
+
+full:
+
+    ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
+                  "mcp zone \"%V\" has no room for the peers of upstream "
+                  "\"%V\"", &conf->policy.zone->shm_zone->shm.name,
+                  &conf->policy.name);
+}
+
+
+static ngx_int_t
+ngx_mcp_init_process(ngx_cycle_t *cycle)
+{
+    /* not in the cache manager and its like */
+
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return NGX_OK;
+    }
+
+    ngx_mcp_request_init_process();
+
+    return ngx_mcp_probe_init_process(cycle);
+}
+
+
+static void
+ngx_mcp_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_mcp_call_exit_process();
+}

@@ -1,0 +1,547 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ *
+ * The schedule: which session is due, and the lease by which one worker of all
+ * takes it.
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_mcp_record.h"
+
+
+/* Overdue by an outage or a reload: spread over this much at most, in ms. */
+#define NGX_MCP_SPREAD_MAX      60000
+
+/* A due session that must wait is looked at again after this, in ms. */
+#define NGX_MCP_DEFER           20
+
+/* How many sessions of a peer are looked at for an attempt. */
+#define NGX_MCP_ATTEMPT_NODES   16
+
+
+typedef struct {
+    u_char                      peer[NGX_MCP_PEER_NAME_MAX];
+    u_char                      version[NGX_MCP_VERSION_MAX];
+    u_char                      id[NGX_MCP_ID_MAX];
+    u_char                      endpoint[NGX_MCP_ENDPOINT_MAX];
+    u_char                      headers[NGX_MCP_HEADERS_MAX];
+} ngx_mcp_lease_texts_t;
+
+
+static ngx_int_t ngx_mcp_lease_try(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
+static uint64_t ngx_mcp_lease_wait(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s, ngx_mcp_due_t *due, uint64_t now);
+static void ngx_mcp_lease_defer(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *s, ngx_mcp_count_t count);
+static void ngx_mcp_lease_credentials(ngx_mcp_policy_t *policy,
+    ngx_mcp_due_t *due);
+static void ngx_mcp_lease_behind(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s, ngx_mcp_due_t *due, uint64_t now);
+static ngx_mcp_session_slot_t *ngx_mcp_lease_attempt_session(
+    ngx_mcp_peer_slot_t *peer, uint64_t now);
+static void ngx_mcp_lease_fill(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, ngx_mcp_lease_t *lease);
+static void ngx_mcp_lease_take(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease);
+static void ngx_mcp_lease_stop(ngx_mcp_session_slot_t *s,
+    ngx_mcp_release_t *rel);
+
+
+/* The texts of the lease taken last. */
+static ngx_mcp_lease_texts_t  ngx_mcp_lease_texts;
+
+
+ngx_int_t
+ngx_mcp_session_lease(ngx_mcp_zone_t *zone, ngx_mcp_lease_t *lease,
+    ngx_mcp_due_t *due)
+{
+    uint64_t                 now;
+    ngx_int_t                rc;
+    ngx_uint_t               n;
+    ngx_rbtree_t            *tree;
+    ngx_rbtree_node_t       *node;
+    ngx_mcp_policy_t        *policy;
+    ngx_mcp_session_slot_t  *s;
+
+    rc = NGX_AGAIN;
+    now = ngx_current_msec;
+
+    ngx_mcp_zone_lock(zone);
+
+    tree = &zone->sh->wake;
+
+    for (n = NGX_MCP_LOCK_NODES; n; n--) {
+
+        if (tree->root == tree->sentinel) {
+            rc = NGX_DONE;
+            break;
+        }
+
+        node = ngx_rbtree_min(tree->root, tree->sentinel);
+
+        if (node->key > now) {
+            due->wake = ngx_min(due->wake, node->key);
+            rc = NGX_DONE;
+            break;
+        }
+
+        s = ngx_rbtree_data(node, ngx_mcp_session_slot_t, wake);
+        policy = ngx_mcp_record_policy(zone, s);
+
+        if (policy == NULL) {
+
+            /* its upstream is not configured any more */
+
+            ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_EXPIRED);
+            ngx_mcp_record_free(zone, s);
+            continue;
+        }
+
+        if (ngx_mcp_record_expiry(policy, s, now) <= now
+            && !ngx_mcp_record_busy(s, now))
+        {
+            if (s->state != NGX_MCP_SESSION_LOST) {
+                ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_EXPIRED);
+            }
+
+            ngx_mcp_record_free(zone, s);
+            continue;
+        }
+
+        if (ngx_mcp_record_due(policy, s, now) > now) {
+            ngx_mcp_record_wake(zone, s,
+                                ngx_max(ngx_mcp_record_next(policy, s, now),
+                                        now + NGX_MCP_DEFER));
+            continue;
+        }
+
+        if (ngx_mcp_lease_try(policy, s, lease, due) == NGX_OK) {
+            rc = NGX_OK;
+            break;
+        }
+    }
+
+    ngx_mcp_zone_unlock(zone);
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
+    ngx_mcp_due_t *due)
+{
+    uint64_t                  now, hold;
+    ngx_int_t                 rc;
+    ngx_uint_t                n;
+    ngx_queue_t              *q;
+    ngx_mcp_zone_t           *zone;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_session_slot_t   *s;
+    ngx_mcp_upstream_slot_t  *us;
+
+    rc = NGX_DONE;
+    now = ngx_current_msec;
+    hold = policy->timeout + NGX_MCP_PROBE_SLACK;
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    us = ngx_mcp_zone_slot(zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+
+    for (q = us ? ngx_queue_head(&us->peers) : NULL, n = NGX_MCP_LOCK_NODES;
+         us && q != ngx_queue_sentinel(&us->peers) && n;
+         q = ngx_queue_next(q), n--)
+    {
+        peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
+
+        if (peer->health.state != MCP_PEER_DEGRADED
+            && peer->health.state != MCP_PEER_PARKED)
+        {
+            continue;
+        }
+
+        if (!mcp_health_attempt_due(&peer->health, now)) {
+            due->wake = ngx_min(due->wake, peer->health.next_attempt_ms);
+            continue;
+        }
+
+        mcp_health_attempt(&peer->health, now, hold);
+
+        ngx_mcp_lease_fill(policy, peer, lease);
+        lease->attempt = 1;
+
+        s = ngx_mcp_lease_attempt_session(peer, now);
+
+        if (s != NULL) {
+            ngx_mcp_lease_take(policy, s, lease);
+        }
+
+        rc = NGX_OK;
+        break;
+    }
+
+    ngx_mcp_zone_unlock(zone);
+
+    return rc;
+}
+
+
+void
+ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel)
+{
+    uint64_t                 now, next;
+    ngx_mcp_zone_t          *zone;
+    ngx_mcp_policy_t        *policy;
+    ngx_mcp_peer_slot_t     *peer;
+    ngx_mcp_session_slot_t  *s;
+
+    now = ngx_current_msec;
+    policy = lease->policy;
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    s = ngx_mcp_record_find(zone, &lease->ref);
+
+    if (s != NULL && s->lease_ms == lease->until) {
+
+        s->lease_ms = 0;
+        s->flags &= ~(NGX_MCP_FLAG_LEASED|NGX_MCP_FLAG_DEFERRED
+                      |NGX_MCP_FLAG_SPREAD);
+
+        if (rel->skipped) {
+            ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_SKIPPED_CONNECTIONS);
+        }
+
+        if (!rel->unused) {
+            s->use_ms = now;
+            ngx_mcp_lease_stop(s, rel);
+        }
+
+        next = ngx_mcp_record_next(policy, s, now);
+
+        ngx_mcp_record_wake(zone, s, ngx_max(next, now + rel->delay));
+    }
+
+    if (lease->attempt && rel->unused) {
+        peer = ngx_mcp_zone_slot(zone, lease->peer, NGX_MCP_SLOT_PEER);
+
+        if (peer != NULL && peer->health.epoch == lease->epoch
+            && (peer->health.state == MCP_PEER_DEGRADED
+                || peer->health.state == MCP_PEER_PARKED))
+        {
+            peer->health.next_attempt_ms = now + ngx_max(rel->delay,
+                                                         NGX_MCP_DEFER);
+        }
+    }
+
+    ngx_mcp_zone_unlock(zone);
+
+    if (lease->call) {
+        ngx_mcp_peer_call_done(policy, lease->peer, lease->call);
+    }
+}
+
+
+ngx_uint_t
+ngx_mcp_session_succeeded(ngx_mcp_lease_t *lease)
+{
+    ngx_uint_t               rc;
+    ngx_mcp_session_slot_t  *s;
+
+    ngx_mcp_zone_lock(lease->policy->zone);
+
+    s = ngx_mcp_record_find(lease->policy->zone, &lease->ref);
+    rc = (s != NULL && s->client_ms >= lease->start);
+
+    ngx_mcp_zone_unlock(lease->policy->zone);
+
+    return rc;
+}
+
+
+ngx_uint_t
+ngx_mcp_session_peer_proven(ngx_mcp_lease_t *lease)
+{
+    ngx_uint_t            rc;
+    ngx_mcp_peer_slot_t  *peer;
+
+    ngx_mcp_zone_lock(lease->policy->zone);
+
+    peer = ngx_mcp_zone_slot(lease->policy->zone, lease->peer,
+                             NGX_MCP_SLOT_PEER);
+    rc = (peer != NULL && peer->proof_ms >= lease->start);
+
+    ngx_mcp_zone_unlock(lease->policy->zone);
+
+    return rc;
+}
+
+
+/* A due session: leased, or put off for a reason that is counted. */
+
+static ngx_int_t
+ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
+    ngx_mcp_lease_t *lease, ngx_mcp_due_t *due)
+{
+    uint64_t              now, wait, call;
+    ngx_mcp_zone_t       *zone;
+    ngx_mcp_peer_slot_t  *peer;
+
+    now = ngx_current_msec;
+    zone = policy->zone;
+
+    wait = ngx_mcp_lease_wait(policy, s, due, now);
+
+    if (wait) {
+        ngx_mcp_record_wake(zone, s, now + wait);
+        return NGX_DECLINED;
+    }
+
+    peer = ngx_mcp_record_peer(zone, s);
+
+    call = ngx_mcp_peer_call_locked(policy, peer, now,
+                                    policy->timeout + NGX_MCP_PROBE_SLACK);
+    if (call == 0) {
+        ngx_mcp_lease_defer(zone, s, NGX_MCP_COUNT_SKIPPED_RATE);
+        ngx_mcp_lease_behind(policy, s, due, now);
+        ngx_mcp_record_wake(zone, s, now + NGX_MCP_DEFER
+                                     + ngx_random() % NGX_MCP_DEFER);
+        return NGX_DECLINED;
+    }
+
+    ngx_mcp_lease_fill(policy, peer, lease);
+    ngx_mcp_lease_take(policy, s, lease);
+    lease->call = call;
+
+    return NGX_OK;
+}
+
+
+/* How long, in ms, a due session must still wait; 0: not at all. */
+
+static uint64_t
+ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
+    ngx_mcp_due_t *due, uint64_t now)
+{
+    uint64_t              spread;
+    ngx_mcp_zone_t       *zone;
+    ngx_mcp_peer_slot_t  *peer;
+
+    zone = policy->zone;
+    spread = ngx_min(policy->interval, NGX_MCP_SPREAD_MAX);
+
+    if (s->lease_ms > now) {
+        return s->lease_ms - now;
+    }
+
+    if (ngx_mcp_record_busy(s, now)) {
+        ngx_mcp_lease_defer(zone, s, NGX_MCP_COUNT_SKIPPED_BUSY);
+        return ngx_min(s->busy_ms - now, policy->interval) + NGX_MCP_DEFER;
+    }
+
+    if (s->endpoint == 0) {
+        return policy->interval;
+    }
+
+    if (s->flags & NGX_MCP_FLAG_SECRET) {
+        ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_SKIPPED_CREDENTIALS);
+        ngx_mcp_lease_credentials(policy, due);
+        s->use_ms = now;
+        return policy->interval;
+    }
+
+    peer = ngx_mcp_record_peer(zone, s);
+
+    if (peer->health.state == MCP_PEER_DEGRADED
+        || peer->health.state == MCP_PEER_PARKED)
+    {
+        /* attempts only; the random time spreads the return */
+        s->flags |= NGX_MCP_FLAG_SPREAD;
+        return NGX_MCP_DEFER + ngx_random() % spread;
+    }
+
+    if (now - s->wake.key > spread && !(s->flags & NGX_MCP_FLAG_SPREAD)) {
+        s->flags |= NGX_MCP_FLAG_SPREAD;
+        return NGX_MCP_DEFER + ngx_random() % spread;
+    }
+
+    return 0;
+}
+
+
+static void
+ngx_mcp_lease_defer(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
+    ngx_mcp_count_t count)
+{
+    if (!(s->flags & NGX_MCP_FLAG_DEFERRED)) {
+        s->flags |= NGX_MCP_FLAG_DEFERRED;
+        ngx_mcp_record_count(zone, s, count);
+    }
+}
+
+
+/* told once an upstream and configuration */
+
+static void
+ngx_mcp_lease_credentials(ngx_mcp_policy_t *policy, ngx_mcp_due_t *due)
+{
+    ngx_mcp_upstream_slot_t  *us;
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+
+    if (us != NULL && us->noticed != us->generation) {
+        us->noticed = us->generation;
+        due->credentials = policy;
+    }
+}
+
+
+static void
+ngx_mcp_lease_behind(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
+    ngx_mcp_due_t *due, uint64_t now)
+{
+    ngx_mcp_peer_slot_t  *peer;
+
+    peer = ngx_mcp_record_peer(policy->zone, s);
+
+    if ((peer->warned & NGX_MCP_WARNED_BEHIND)
+        || now - s->use_ms < 2 * policy->interval)
+    {
+        return;
+    }
+
+    peer->warned |= NGX_MCP_WARNED_BEHIND;
+
+    due->behind = policy;
+    due->peer_len = ngx_mcp_zone_text_copy(policy->zone, peer->name,
+                                           due->peer_name,
+                                           NGX_MCP_PEER_NAME_MAX);
+}
+
+
+static ngx_mcp_session_slot_t *
+ngx_mcp_lease_attempt_session(ngx_mcp_peer_slot_t *peer, uint64_t now)
+{
+    ngx_uint_t               n;
+    ngx_queue_t             *q;
+    ngx_mcp_session_slot_t  *s;
+
+    for (q = ngx_queue_last(&peer->ready), n = NGX_MCP_ATTEMPT_NODES;
+         q != ngx_queue_sentinel(&peer->ready) && n;
+         q = ngx_queue_prev(q), n--)
+    {
+        s = ngx_queue_data(q, ngx_mcp_session_slot_t, queue);
+
+        if (s->endpoint && s->stop == 0 && s->lease_ms <= now
+            && !(s->flags & NGX_MCP_FLAG_SECRET)
+            && !ngx_mcp_record_busy(s, now))
+        {
+            return s;
+        }
+    }
+
+    return NULL;
+}
+
+
+static void
+ngx_mcp_lease_fill(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
+    ngx_mcp_lease_t *lease)
+{
+    ngx_memzero(lease, sizeof(ngx_mcp_lease_t));
+
+    lease->policy = policy;
+    lease->start = ngx_current_msec;
+    lease->peer = ngx_mcp_zone_index(policy->zone, peer);
+    lease->epoch = peer->health.epoch;
+
+    if (peer->method) {
+        lease->method = peer->method - 1;
+
+    } else {
+        lease->method = (policy->method == NGX_MCP_METHOD_TOOLS)
+                        ? NGX_MCP_METHOD_TOOLS : NGX_MCP_METHOD_PING;
+    }
+
+    lease->peer_name.data = ngx_mcp_lease_texts.peer;
+    lease->peer_name.len = ngx_mcp_zone_text_copy(policy->zone, peer->name,
+                                                  ngx_mcp_lease_texts.peer,
+                                                  NGX_MCP_PEER_NAME_MAX);
+}
+
+
+static void
+ngx_mcp_lease_take(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
+    ngx_mcp_lease_t *lease)
+{
+    size_t                  n;
+    ngx_mcp_zone_t         *zone;
+    ngx_mcp_lease_texts_t  *texts;
+
+    zone = policy->zone;
+    texts = &ngx_mcp_lease_texts;
+
+    lease->ref.slot = ngx_mcp_zone_index(zone, s);
+    lease->ref.serial = s->serial;
+    lease->until = ngx_current_msec + policy->timeout + NGX_MCP_PROBE_SLACK;
+
+    s->lease_ms = lease->until;
+    s->flags |= NGX_MCP_FLAG_LEASED;
+
+    ngx_mcp_record_wake(zone, s, lease->until);
+
+    n = ngx_min(s->id_len, NGX_MCP_ID_INLINE);
+
+    ngx_memcpy(texts->id, s->id, n);
+    lease->id.data = texts->id;
+    lease->id.len = n + ngx_mcp_zone_text_copy(zone, s->slot.next,
+                                               texts->id + n, s->id_len - n);
+
+    ngx_memcpy(texts->version, s->version, s->version_len);
+    lease->version.data = texts->version;
+    lease->version.len = s->version_len;
+
+    lease->endpoint.data = texts->endpoint;
+    lease->endpoint.len = ngx_mcp_record_endpoint_copy(zone, s->endpoint,
+                                                       texts->endpoint,
+                                                       NGX_MCP_ENDPOINT_MAX);
+
+    lease->headers.data = texts->headers;
+    lease->headers.len = ngx_mcp_zone_text_copy(zone, s->headers,
+                                                texts->headers,
+                                                NGX_MCP_HEADERS_MAX);
+}
+
+
+static void
+ngx_mcp_lease_stop(ngx_mcp_session_slot_t *s, ngx_mcp_release_t *rel)
+{
+    if (rel->broken) {
+        if (s->broken < 3 && ++s->broken == 3) {
+            s->stop |= NGX_MCP_STOP_BROKEN;
+        }
+
+    } else {
+        s->broken = 0;
+    }
+
+    if (rel->suspect) {
+        if (s->flags & NGX_MCP_FLAG_SUSPECT) {
+            s->stop |= NGX_MCP_STOP_LOST;
+        }
+
+        s->flags |= NGX_MCP_FLAG_SUSPECT;
+
+    } else {
+        s->flags &= ~NGX_MCP_FLAG_SUSPECT;
+    }
+
+    s->stop |= rel->stop;
+}

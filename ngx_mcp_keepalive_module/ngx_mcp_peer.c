@@ -1,0 +1,562 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_mcp_peer.h"
+
+
+/* How far, in us, keepalives may run ahead of an even spacing. */
+#define NGX_MCP_RATE_BURST    100000
+
+
+static ngx_mcp_peer_slot_t *ngx_mcp_peer_slot(ngx_mcp_policy_t *policy,
+    uint32_t peer);
+static ngx_uint_t ngx_mcp_peer_level(ngx_mcp_peer_slot_t *peer,
+    mcp_health_change_t *change, const char *reason);
+static void ngx_mcp_peer_set_reason(ngx_mcp_zone_t *zone,
+    ngx_mcp_peer_slot_t *peer, const char *reason);
+static void ngx_mcp_peer_copy(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
+    ngx_mcp_peer_copy_t *copy);
+
+
+typedef char  ngx_mcp_upstream_slot_fits[
+                  sizeof(ngx_mcp_upstream_slot_t) <= NGX_MCP_SLOT_SIZE
+                  ? 1 : -1];
+typedef char  ngx_mcp_peer_slot_fits[
+                  sizeof(ngx_mcp_peer_slot_t) <= NGX_MCP_SLOT_SIZE ? 1 : -1];
+typedef char  ngx_mcp_stats_slot_fits[
+                  sizeof(ngx_mcp_stats_slot_t) <= NGX_MCP_SLOT_SIZE ? 1 : -1];
+
+
+ngx_int_t
+ngx_mcp_peer_upstream(ngx_mcp_policy_t *policy)
+{
+    ngx_mcp_zone_t           *zone;
+    ngx_mcp_upstream_slot_t  *us;
+
+    zone = policy->zone;
+    policy->slot = 0;
+
+    ngx_mcp_zone_lock(zone);
+
+    us = ngx_mcp_peer_upstream_locked(zone, &policy->name);
+
+    if (us != NULL) {
+        us->generation = zone->sh->generation;
+        policy->slot = ngx_mcp_zone_index(zone, us);
+    }
+
+    ngx_mcp_zone_unlock(zone);
+
+    return policy->slot ? NGX_OK : NGX_ERROR;
+}
+
+
+uint32_t
+ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
+    ngx_uint_t configured)
+{
+    uint32_t              slot;
+    ngx_mcp_zone_t       *zone;
+    ngx_mcp_peer_slot_t  *peer;
+
+    slot = 0;
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    peer = ngx_mcp_peer_add_locked(zone, policy->slot, name->data, name->len);
+
+    if (peer != NULL) {
+        if (configured) {
+            peer->generation = zone->sh->generation;
+        }
+
+        slot = ngx_mcp_zone_index(zone, peer);
+    }
+
+    ngx_mcp_zone_unlock(zone);
+
+    return slot;
+}
+
+
+void
+ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t slot, mcp_event_t event,
+    uint32_t epoch, const char *reason)
+{
+    ngx_mcp_peer_slot_t   *peer;
+    ngx_mcp_transition_t   t;
+
+    t.change.changed = 0;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer != NULL) {
+        ngx_mcp_peer_event_locked(policy, peer, event, epoch, reason, &t);
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    ngx_mcp_peer_log(policy, &t);
+}
+
+
+void
+ngx_mcp_peer_count(ngx_mcp_policy_t *policy, uint32_t slot,
+    mcp_verdict_t verdict, size_t bytes)
+{
+    ngx_mcp_peer_slot_t   *peer;
+    ngx_mcp_stats_slot_t  *stats;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer != NULL) {
+        stats = ngx_mcp_zone_slot(policy->zone, peer->stats,
+                                  NGX_MCP_SLOT_STATS);
+        if (stats != NULL) {
+            stats->sent++;
+            stats->bytes += bytes;
+
+            if (verdict < MCP_VERDICT_N) {
+                stats->verdict[verdict]++;
+            }
+        }
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+void
+ngx_mcp_peer_latch(ngx_mcp_policy_t *policy, uint32_t slot, ngx_uint_t method)
+{
+    ngx_mcp_peer_slot_t  *peer;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer != NULL) {
+        peer->method = 1 + (method == NGX_MCP_METHOD_PING
+                            ? NGX_MCP_METHOD_TOOLS : NGX_MCP_METHOD_PING);
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+ngx_uint_t
+ngx_mcp_peer_warn(ngx_mcp_policy_t *policy, uint32_t slot, ngx_uint_t warning)
+{
+    ngx_uint_t            first;
+    ngx_mcp_peer_slot_t  *peer;
+
+    first = 0;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer != NULL && !(peer->warned & warning)) {
+        peer->warned |= warning;
+        first = 1;
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    return first;
+}
+
+
+void
+ngx_mcp_peer_upstream_count(ngx_mcp_policy_t *policy, ngx_mcp_count_t count)
+{
+    ngx_mcp_upstream_slot_t  *us;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+
+    if (us != NULL) {
+        us->count[count]++;
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+void
+ngx_mcp_peer_upstream_copy(ngx_mcp_policy_t *policy, uint64_t *count)
+{
+    ngx_mcp_upstream_slot_t  *us;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+
+    if (us != NULL) {
+        ngx_memcpy(count, us->count, sizeof(us->count));
+
+    } else {
+        ngx_memzero(count, NGX_MCP_COUNT_N * sizeof(uint64_t));
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+ngx_int_t
+ngx_mcp_peer_next(ngx_mcp_policy_t *policy, uint32_t after,
+    ngx_mcp_peer_copy_t *copy)
+{
+    ngx_int_t                 rc;
+    ngx_queue_t              *q;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_upstream_slot_t  *us;
+
+    rc = NGX_DONE;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+    peer = ngx_mcp_peer_slot(policy, after);
+
+    if (us != NULL && (after == 0 || peer != NULL)) {
+        q = ngx_queue_next(after ? &peer->queue : &us->peers);
+
+        if (q != ngx_queue_sentinel(&us->peers)) {
+            peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
+            ngx_mcp_peer_copy(policy->zone, peer, copy);
+            rc = NGX_OK;
+        }
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    return rc;
+}
+
+
+void
+ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t slot, uint64_t until)
+{
+    ngx_uint_t             i;
+    ngx_mcp_peer_slot_t   *peer;
+    ngx_mcp_stats_slot_t  *stats;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer != NULL) {
+        stats = ngx_mcp_zone_slot(policy->zone, peer->stats,
+                                  NGX_MCP_SLOT_STATS);
+
+        for (i = 0; stats != NULL && i < NGX_MCP_PEER_CALLS; i++) {
+            if (stats->call_ms[i] == until) {
+                stats->call_ms[i] = 0;
+                break;
+            }
+        }
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+ngx_mcp_upstream_slot_t *
+ngx_mcp_peer_upstream_locked(ngx_mcp_zone_t *zone, ngx_str_t *name)
+{
+    ngx_queue_t              *q;
+    ngx_mcp_upstream_slot_t  *us;
+
+    for (q = ngx_queue_head(&zone->sh->upstreams);
+         q != ngx_queue_sentinel(&zone->sh->upstreams);
+         q = ngx_queue_next(q))
+    {
+        us = ngx_queue_data(q, ngx_mcp_upstream_slot_t, queue);
+
+        if (ngx_mcp_zone_text_equal(zone, us->name, name->data, name->len)) {
+            return us;
+        }
+    }
+
+    us = ngx_mcp_zone_alloc(zone, NGX_MCP_SLOT_UPSTREAM);
+    if (us == NULL) {
+        return NULL;
+    }
+
+    us->name = ngx_mcp_zone_text_store(zone, name->data, name->len);
+    if (us->name == 0) {
+        ngx_mcp_zone_free(zone, us);
+        return NULL;
+    }
+
+    ngx_queue_init(&us->peers);
+    ngx_queue_insert_tail(&zone->sh->upstreams, &us->queue);
+
+    return us;
+}
+
+
+ngx_mcp_peer_slot_t *
+ngx_mcp_peer_find_locked(ngx_mcp_zone_t *zone, uint32_t upstream, u_char *name,
+    size_t len)
+{
+    ngx_queue_t              *q;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_upstream_slot_t  *us;
+
+    us = ngx_mcp_zone_slot(zone, upstream, NGX_MCP_SLOT_UPSTREAM);
+    if (us == NULL) {
+        return NULL;
+    }
+
+    for (q = ngx_queue_head(&us->peers);
+         q != ngx_queue_sentinel(&us->peers);
+         q = ngx_queue_next(q))
+    {
+        peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
+
+        if (ngx_mcp_zone_text_equal(zone, peer->name, name, len)) {
+            return peer;
+        }
+    }
+
+    return NULL;
+}
+
+
+ngx_mcp_peer_slot_t *
+ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone, uint32_t upstream, u_char *name,
+    size_t len)
+{
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_stats_slot_t     *stats;
+    ngx_mcp_upstream_slot_t  *us;
+
+    peer = ngx_mcp_peer_find_locked(zone, upstream, name, len);
+    if (peer != NULL) {
+        return peer;
+    }
+
+    us = ngx_mcp_zone_slot(zone, upstream, NGX_MCP_SLOT_UPSTREAM);
+
+    if (us == NULL || len == 0 || len > NGX_MCP_PEER_NAME_MAX) {
+        return NULL;
+    }
+
+    peer = ngx_mcp_zone_alloc(zone, NGX_MCP_SLOT_PEER);
+    if (peer == NULL) {
+        return NULL;
+    }
+
+    stats = ngx_mcp_zone_alloc(zone, NGX_MCP_SLOT_STATS);
+    if (stats == NULL) {
+        ngx_mcp_zone_free(zone, peer);
+        return NULL;
+    }
+
+    peer->name = ngx_mcp_zone_text_store(zone, name, len);
+    if (peer->name == 0) {
+        ngx_mcp_zone_free(zone, stats);
+        ngx_mcp_zone_free(zone, peer);
+        return NULL;
+    }
+
+    peer->upstream = upstream;
+    peer->stats = ngx_mcp_zone_index(zone, stats);
+
+    mcp_health_init(&peer->health, ngx_current_msec);
+
+    ngx_queue_init(&peer->ready);
+    ngx_queue_insert_tail(&us->peers, &peer->queue);
+
+    return peer;
+}
+
+
+uint64_t
+ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
+    uint64_t now, uint64_t hold)
+{
+    uint64_t               until;
+    ngx_uint_t             i;
+    ngx_mcp_stats_slot_t  *stats;
+
+    stats = ngx_mcp_zone_slot(policy->zone, peer->stats, NGX_MCP_SLOT_STATS);
+    if (stats == NULL) {
+        return 0;
+    }
+
+    /* no second holds more than "rate", though they may come in small bursts */
+
+    if (stats->next_us > now * 1000 + NGX_MCP_RATE_BURST) {
+        return 0;
+    }
+
+    /* "until" names the place as well, so it must be unlike the others */
+
+    until = now + hold;
+
+    for (i = 0; i < NGX_MCP_PEER_CALLS; i++) {
+        if (stats->call_ms[i] >= until) {
+            until = stats->call_ms[i] + 1;
+        }
+    }
+
+    for (i = 0; i < NGX_MCP_PEER_CALLS; i++) {
+        if (stats->call_ms[i] <= now) {
+            stats->call_ms[i] = until;
+            stats->next_us = ngx_max(stats->next_us, now * 1000)
+                             + (1000000 + NGX_MCP_RATE_BURST) / policy->rate;
+            return until;
+        }
+    }
+
+    return 0;
+}
+
+
+void
+ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
+    mcp_event_t event, uint32_t epoch, const char *reason,
+    ngx_mcp_transition_t *t)
+{
+    uint64_t  now;
+
+    now = ngx_current_msec;
+
+    if (event == MCP_EVENT_PROOF) {
+        peer->proof_ms = now;
+    }
+
+    t->change = mcp_health_event(&peer->health, &policy->health, event, epoch,
+                                 now, (uint32_t) ngx_random());
+
+    if (!t->change.changed) {
+        return;
+    }
+
+    t->level = ngx_mcp_peer_level(peer, &t->change, reason);
+
+    t->name_len = ngx_mcp_zone_text_copy(policy->zone, peer->name, t->name,
+                                         NGX_MCP_PEER_NAME_MAX);
+
+    ngx_cpystrn((u_char *) t->reason, (u_char *) reason, MCP_REASON_MAX);
+
+    ngx_mcp_peer_set_reason(policy->zone, peer,
+                            t->change.to == MCP_PEER_CONNECTED ? "" : reason);
+}
+
+
+void
+ngx_mcp_peer_log(ngx_mcp_policy_t *policy, ngx_mcp_transition_t *t)
+{
+    if (!t->change.changed) {
+        return;
+    }
+
+    ngx_log_error(t->level, ngx_cycle->log, 0,
+                  "mcp upstream \"%V\" peer \"%*s\": %s -> %s: %s",
+                  &policy->name, t->name_len, t->name,
+                  mcp_health_state_name(t->change.from),
+                  mcp_health_state_name(t->change.to), t->reason);
+}
+
+
+static ngx_mcp_peer_slot_t *
+ngx_mcp_peer_slot(ngx_mcp_policy_t *policy, uint32_t slot)
+{
+    ngx_mcp_peer_slot_t  *peer;
+
+    peer = ngx_mcp_zone_slot(policy->zone, slot, NGX_MCP_SLOT_PEER);
+
+    return (peer != NULL && peer->upstream == policy->slot) ? peer : NULL;
+}
+
+
+static ngx_uint_t
+ngx_mcp_peer_level(ngx_mcp_peer_slot_t *peer, mcp_health_change_t *change,
+    const char *reason)
+{
+    uint32_t  hash;
+
+    switch (change->to) {
+
+    case MCP_PEER_CONNECTED:
+        peer->park_hash = 0;
+        return change->was_parked ? NGX_LOG_WARN : NGX_LOG_NOTICE;
+
+    case MCP_PEER_DEGRADED:
+        return NGX_LOG_WARN;
+
+    case MCP_PEER_PARKED:
+
+        /* parking again for the same reason, with no proof between, is no news */
+
+        hash = ngx_murmur_hash2((u_char *) reason, ngx_strlen(reason)) | 1;
+
+        if (hash == peer->park_hash) {
+            return NGX_LOG_INFO;
+        }
+
+        peer->park_hash = hash;
+        return NGX_LOG_WARN;
+
+    default: /* MCP_PEER_CONNECTING */
+        return NGX_LOG_INFO;
+    }
+}
+
+
+static void
+ngx_mcp_peer_set_reason(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
+    const char *reason)
+{
+    uint32_t  old;
+
+    old = peer->reason;
+
+    peer->reason = ngx_mcp_zone_text_store(zone, (u_char *) reason,
+                                           ngx_strlen(reason));
+    ngx_mcp_zone_text_free(zone, old);
+}
+
+
+static void
+ngx_mcp_peer_copy(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
+    ngx_mcp_peer_copy_t *copy)
+{
+    ngx_mcp_stats_slot_t  *stats;
+
+    ngx_memzero(copy, sizeof(ngx_mcp_peer_copy_t));
+
+    copy->slot = ngx_mcp_zone_index(zone, peer);
+    copy->generation = peer->generation;
+    copy->nsessions = peer->nsessions;
+    copy->health = peer->health;
+
+    copy->name_len = ngx_mcp_zone_text_copy(zone, peer->name, copy->name,
+                                            NGX_MCP_PEER_NAME_MAX);
+    copy->reason_len = ngx_mcp_zone_text_copy(zone, peer->reason, copy->reason,
+                                              MCP_REASON_MAX);
+
+    stats = ngx_mcp_zone_slot(zone, peer->stats, NGX_MCP_SLOT_STATS);
+
+    if (stats != NULL) {
+        copy->sent = stats->sent;
+        copy->bytes = stats->bytes;
+        ngx_memcpy(copy->verdict, stats->verdict, sizeof(copy->verdict));
+    }
+}

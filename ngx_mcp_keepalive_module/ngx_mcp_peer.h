@@ -1,0 +1,223 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ *
+ * Upstreams and their peers in the zone: counters, one mcp_health record a peer
+ * and the caps on keepalives.  The one place that logs a peer's transition.
+ */
+
+
+#ifndef _NGX_MCP_PEER_H_INCLUDED_
+#define _NGX_MCP_PEER_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "mcp/mcp_classify.h"
+#include "mcp/mcp_health.h"
+#include "ngx_mcp_zone.h"
+
+
+#define NGX_MCP_PEER_NAME_MAX   128     /* "ip:port" or "unix:" and a path */
+#define NGX_MCP_PEER_CALLS      8       /* keepalives in flight to a peer */
+
+#define NGX_MCP_METHOD_TOOLS    0
+#define NGX_MCP_METHOD_PING     1
+#define NGX_MCP_METHOD_AUTO     2
+
+
+/* An upstream's counters, in the order of the status page. */
+
+typedef enum {
+    NGX_MCP_COUNT_ACTIVE = 0,
+    NGX_MCP_COUNT_READY,
+    NGX_MCP_COUNT_LEARNED,
+    NGX_MCP_COUNT_ADOPTED,
+    NGX_MCP_COUNT_LOST,
+    NGX_MCP_COUNT_DELETED,
+    NGX_MCP_COUNT_EXPIRED,
+    NGX_MCP_COUNT_REVIVED,
+    NGX_MCP_COUNT_REVIVE_FAILED,
+
+    NGX_MCP_COUNT_OPEN,
+    NGX_MCP_COUNT_OPENED,
+    NGX_MCP_COUNT_HELD,
+    NGX_MCP_COUNT_HEARTBEATS,
+    NGX_MCP_COUNT_CLOSED_BY_MARK,
+    NGX_MCP_COUNT_CLOSED_BY_EXIT,
+    NGX_MCP_COUNT_TIMED_OUT,
+
+    NGX_MCP_COUNT_SESSION_LOST,
+    NGX_MCP_COUNT_TRANSLATED,
+    NGX_MCP_COUNT_UNAVAILABLE,
+
+    NGX_MCP_COUNT_SKIPPED_BUSY,
+    NGX_MCP_COUNT_SKIPPED_RATE,
+    NGX_MCP_COUNT_SKIPPED_CONNECTIONS,
+    NGX_MCP_COUNT_SKIPPED_CREDENTIALS,
+
+    NGX_MCP_COUNT_N
+} ngx_mcp_count_t;
+
+
+/* What was told of a peer once and need not be told again. */
+
+#define NGX_MCP_WARNED_BEHIND    0x01
+#define NGX_MCP_WARNED_MISROUTE  0x02
+
+
+/* Records of the zone; private to the files of the shared state. */
+
+typedef struct {
+    ngx_mcp_slot_t              slot;
+    uint32_t                    name;       /* text */
+    uint32_t                    generation; /* configured last in */
+    uint32_t                    noticed;    /* generation told of credentials
+                                             * that are missing */
+    ngx_queue_t                 queue;      /* among the upstreams */
+    ngx_queue_t                 peers;
+    uint64_t                    count[NGX_MCP_COUNT_N];
+} ngx_mcp_upstream_slot_t;
+
+typedef struct {
+    ngx_mcp_slot_t              slot;
+    uint32_t                    upstream;
+    uint32_t                    name;       /* text */
+    uint32_t                    reason;     /* text, of the last transition */
+    uint32_t                    stats;      /* slot */
+    uint32_t                    generation; /* configured last in */
+    uint32_t                    nsessions;
+    ngx_queue_t                 queue;      /* among the upstream's peers */
+    ngx_queue_t                 ready;      /* ready sessions, by last use */
+    uint64_t                    proof_ms;   /* last proof of any kind */
+    uint64_t                    attempt_ms; /* attempt lease, until */
+    mcp_health_t                health;
+    uint32_t                    park_hash;  /* of the reason last parked for */
+    uint8_t                     method;     /* latched: method + 1, 0: none */
+    uint8_t                     warned;     /* NGX_MCP_WARNED_* */
+} ngx_mcp_peer_slot_t;
+
+typedef struct {
+    ngx_mcp_slot_t              slot;
+    uint64_t                    sent;
+    uint64_t                    bytes;
+    uint64_t                    verdict[MCP_VERDICT_N];
+    uint64_t                    next_us;    /* when rate lets one through */
+    uint64_t                    call_ms[NGX_MCP_PEER_CALLS];
+                                            /* leases, until */
+} ngx_mcp_stats_slot_t;
+
+
+/* A peer as copied out. */
+
+typedef struct {
+    uint32_t                    slot;
+    uint32_t                    generation;
+    uint32_t                    nsessions;
+    mcp_health_t                health;
+    uint64_t                    sent;
+    uint64_t                    bytes;
+    uint64_t                    verdict[MCP_VERDICT_N];
+    size_t                      name_len;
+    size_t                      reason_len;
+    u_char                      name[NGX_MCP_PEER_NAME_MAX];
+    u_char                      reason[MCP_REASON_MAX];
+} ngx_mcp_peer_copy_t;
+
+
+/*
+ * Finds or makes the slot of policy->name and writes it to policy->slot;
+ * "configured" says that the current generation has it.  Takes the lock.
+ * NGX_ERROR: the zone is full.
+ */
+ngx_int_t ngx_mcp_peer_upstream(ngx_mcp_policy_t *policy);
+
+/*
+ * Finds or makes the peer "name" of an upstream; "configured" marks it as one of
+ * the current generation.  Takes the lock.  Returns its slot, 0: zone full or
+ * the name is too long.
+ */
+uint32_t ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
+    ngx_uint_t configured);
+
+/*
+ * Applies an event to a peer and logs the transition, if any.  "epoch" is the one
+ * the evidence was gathered in, "reason" its NUL-ended root cause.  Takes the
+ * lock.  A slot that is no peer any more is ignored.
+ */
+void ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t peer,
+    mcp_event_t event, uint32_t epoch, const char *reason);
+
+/*
+ * Counts a keepalive's end: "verdict" of MCP_VERDICT_N counts none.  Takes the
+ * lock.
+ */
+void ngx_mcp_peer_count(ngx_mcp_policy_t *policy, uint32_t peer,
+    mcp_verdict_t verdict, size_t bytes);
+
+/* Latches the other method after "method" was refused.  Takes the lock. */
+void ngx_mcp_peer_latch(ngx_mcp_policy_t *policy, uint32_t peer,
+    ngx_uint_t method);
+
+/* True the first time it is called for this warning.  Takes the lock. */
+ngx_uint_t ngx_mcp_peer_warn(ngx_mcp_policy_t *policy, uint32_t peer,
+    ngx_uint_t warning);
+
+/* Moves one of the upstream's counters on.  Takes the lock. */
+void ngx_mcp_peer_upstream_count(ngx_mcp_policy_t *policy,
+    ngx_mcp_count_t count);
+
+/* Copies the upstream's counters; NGX_COUNT_N of them.  Takes the lock. */
+void ngx_mcp_peer_upstream_copy(ngx_mcp_policy_t *policy, uint64_t *count);
+
+/*
+ * Copies the peer after slot "after" (0: the first) of the upstream.  Takes the
+ * lock.  NGX_DONE: there is none.
+ */
+ngx_int_t ngx_mcp_peer_next(ngx_mcp_policy_t *policy, uint32_t after,
+    ngx_mcp_peer_copy_t *copy);
+
+/*
+ * Gives back the place that ngx_mcp_peer_call_locked() took; "until" is what it
+ * returned.  Takes the lock.
+ */
+void ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t peer,
+    uint64_t until);
+
+
+/* All below: lock held. */
+
+ngx_mcp_upstream_slot_t *ngx_mcp_peer_upstream_locked(ngx_mcp_zone_t *zone,
+    ngx_str_t *name);
+ngx_mcp_peer_slot_t *ngx_mcp_peer_find_locked(ngx_mcp_zone_t *zone,
+    uint32_t upstream, u_char *name, size_t len);
+ngx_mcp_peer_slot_t *ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone,
+    uint32_t upstream, u_char *name, size_t len);
+
+/*
+ * Takes one of the peer's places for a keepalive until now + hold ms; 0: all
+ * are taken or this second's rate is used up.
+ */
+uint64_t ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, uint64_t now, uint64_t hold);
+
+/* A transition made under the lock, to be logged after it. */
+
+typedef struct {
+    mcp_health_change_t         change;
+    ngx_uint_t                  level;
+    size_t                      name_len;
+    u_char                      name[NGX_MCP_PEER_NAME_MAX];
+    char                        reason[MCP_REASON_MAX];
+} ngx_mcp_transition_t;
+
+void ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, mcp_event_t event, uint32_t epoch,
+    const char *reason, ngx_mcp_transition_t *t);
+
+/* Logs what event_locked() left in "t"; the lock must not be held. */
+void ngx_mcp_peer_log(ngx_mcp_policy_t *policy, ngx_mcp_transition_t *t);
+
+
+#endif /* _NGX_MCP_PEER_H_INCLUDED_ */

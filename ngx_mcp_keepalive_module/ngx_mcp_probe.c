@@ -1,0 +1,930 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include <openssl/rand.h>
+
+#include "mcp/mcp_classify.h"
+#include "mcp/mcp_rpc.h"
+#include "ngx_mcp_call.h"
+#include "ngx_mcp_connect.h"
+#include "ngx_mcp_probe.h"
+#include "ngx_mcp_rr.h"
+
+
+/* The tick comes when something is due, within these bounds, in ms. */
+#define NGX_MCP_TICK_MIN      100
+#define NGX_MCP_TICK_MAX      500
+
+/* Holds of the lock in one go, NGX_MCP_LOCK_NODES sessions each. */
+#define NGX_MCP_TICK_HOLDS    16
+#define NGX_MCP_END_HOLDS     4
+
+#define NGX_MCP_BODY_MAX      512
+
+/* Attempts that could not run for want of something of ours, in ms. */
+#define NGX_MCP_LOCAL_DELAY   1000
+
+
+typedef struct {
+    ngx_pool_t                 *pool;
+    ngx_mcp_lease_t             lease;
+    ngx_mcp_srv_conf_t         *conf;
+    ngx_mcp_endpoint_t          endpoint;
+    ngx_array_t                 headers;    /* of ngx_keyval_t */
+    ngx_mcp_call_t              call;
+    ngx_mcp_connect_t           connect;
+    mcp_rpc_reader_t           *reader;
+    size_t                      bytes;      /* of the answer's body */
+    mcp_verdict_t               verdict;
+    char                        reason[MCP_REASON_MAX];
+    char                        id[MCP_RPC_ID_MAX];
+    u_char                      body[NGX_MCP_BODY_MAX];
+    unsigned                    retried:1;  /* on a new connection */
+    unsigned                    confirmed:1;
+} ngx_mcp_probe_t;
+
+
+static void ngx_mcp_probe_tick(ngx_event_t *ev);
+static void ngx_mcp_probe_schedule(ngx_mcp_due_t *due);
+static void ngx_mcp_probe_attempts(ngx_mcp_due_t *due);
+static void ngx_mcp_probe_pump(ngx_mcp_zone_t *zone, ngx_uint_t holds,
+    ngx_mcp_due_t *due);
+static void ngx_mcp_probe_tell(ngx_mcp_due_t *due);
+static void ngx_mcp_probe_start(ngx_mcp_lease_t *lease);
+static ngx_mcp_probe_t *ngx_mcp_probe_create(ngx_mcp_lease_t *lease);
+static ngx_int_t ngx_mcp_probe_copy(ngx_mcp_probe_t *p, ngx_str_t *text);
+static ngx_int_t ngx_mcp_probe_headers(ngx_mcp_probe_t *p);
+static ngx_int_t ngx_mcp_probe_add(ngx_mcp_probe_t *p, u_char *key,
+    size_t key_len, u_char *value, size_t value_len);
+static ngx_int_t ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout);
+static ngx_int_t ngx_mcp_probe_id(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_connect(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_connected(ngx_mcp_connect_t *connect);
+static ngx_int_t ngx_mcp_probe_body(ngx_mcp_call_t *call, u_char *data,
+    size_t len);
+static void ngx_mcp_probe_answered(ngx_mcp_call_t *call);
+static void ngx_mcp_probe_judge(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f);
+static ngx_int_t ngx_mcp_probe_again(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason);
+static void ngx_mcp_probe_leave(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_end(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_peer(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel);
+static void ngx_mcp_probe_close(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel);
+
+
+static ngx_event_t            ngx_mcp_tick;
+static ngx_connection_t       ngx_mcp_tick_dummy;
+static ngx_mcp_main_conf_t   *ngx_mcp_probe_conf;
+
+
+ngx_int_t
+ngx_mcp_probe_init_process(ngx_cycle_t *cycle)
+{
+    ngx_mcp_probe_conf = ngx_http_cycle_get_module_main_conf(cycle,
+                                                 ngx_mcp_keepalive_module);
+
+    if (ngx_mcp_probe_conf == NULL
+        || ngx_mcp_probe_conf->upstreams.nelts == 0)
+    {
+        return NGX_OK;
+    }
+
+    ngx_mcp_connect_init_process();
+
+    if (ngx_mcp_call_init_process(cycle) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_mcp_tick_dummy.fd = (ngx_socket_t) -1;
+
+    ngx_mcp_tick.handler = ngx_mcp_probe_tick;
+    ngx_mcp_tick.data = &ngx_mcp_tick_dummy;
+    ngx_mcp_tick.log = cycle->log;
+    ngx_mcp_tick.cancelable = 1;
+
+    ngx_add_timer(&ngx_mcp_tick,
+                  NGX_MCP_TICK_MIN + ngx_random() % NGX_MCP_TICK_MAX);
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_mcp_probe_tick(ngx_event_t *ev)
+{
+    ngx_uint_t        i;
+    ngx_mcp_due_t     due;
+    ngx_mcp_zone_t  **zone;
+
+    ngx_memzero(&due, sizeof(ngx_mcp_due_t));
+    due.wake = (uint64_t) -1;
+
+    if (ngx_exiting || ngx_quit || ngx_terminate) {
+
+        /* another worker goes on; only open requests are still ours */
+
+        ngx_mcp_call_cancel_all();
+        ngx_mcp_connect_cancel_all();
+
+    } else {
+        ngx_mcp_probe_attempts(&due);
+
+        zone = ngx_mcp_probe_conf->zones.elts;
+
+        for (i = 0; i < ngx_mcp_probe_conf->zones.nelts; i++) {
+            ngx_mcp_probe_pump(zone[i], NGX_MCP_TICK_HOLDS, &due);
+        }
+    }
+
+    ngx_mcp_request_renew();
+
+    ngx_mcp_probe_schedule(&due);
+}
+
+
+static void
+ngx_mcp_probe_schedule(ngx_mcp_due_t *due)
+{
+    uint64_t  delay;
+
+    delay = (due->wake > ngx_current_msec) ? due->wake - ngx_current_msec : 0;
+
+    delay = ngx_min(delay, NGX_MCP_TICK_MAX);
+    delay = ngx_max(delay, NGX_MCP_TICK_MIN);
+
+    /* the workers of one instance drift apart */
+
+    ngx_add_timer(&ngx_mcp_tick,
+                  (ngx_msec_t) (delay + ngx_random() % (delay / 10)));
+}
+
+
+static void
+ngx_mcp_probe_attempts(ngx_mcp_due_t *due)
+{
+    ngx_uint_t            i;
+    ngx_mcp_lease_t       lease;
+    ngx_mcp_srv_conf_t  **conf;
+
+    conf = ngx_mcp_probe_conf->upstreams.elts;
+
+    for (i = 0; i < ngx_mcp_probe_conf->upstreams.nelts; i++) {
+
+        while (ngx_mcp_session_lease_attempt(&conf[i]->policy, &lease, due)
+               == NGX_OK)
+        {
+            ngx_mcp_probe_start(&lease);
+        }
+    }
+}
+
+
+static void
+ngx_mcp_probe_pump(ngx_mcp_zone_t *zone, ngx_uint_t holds, ngx_mcp_due_t *due)
+{
+    ngx_int_t        rc;
+    ngx_mcp_lease_t  lease;
+
+    while (holds) {
+
+        rc = ngx_mcp_session_lease(zone, &lease, due);
+
+        ngx_mcp_probe_tell(due);
+
+        if (rc == NGX_DONE) {
+            return;
+        }
+
+        if (rc == NGX_AGAIN) {
+            holds--;
+            continue;
+        }
+
+        ngx_mcp_probe_start(&lease);
+    }
+
+    due->wake = 0;
+}
+
+
+static void
+ngx_mcp_probe_tell(ngx_mcp_due_t *due)
+{
+    if (due->credentials) {
+        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
+                      "mcp upstream \"%V\": sessions whose clients send "
+                      "\"Authorization\" get no keepalives without "
+                      "\"mcp_keepalive_pass_header Authorization\"",
+                      &due->credentials->name);
+        due->credentials = NULL;
+    }
+
+    if (due->behind) {
+        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                      "mcp upstream \"%V\" peer \"%*s\": keepalives are an "
+                      "interval behind, \"rate\" is %ui",
+                      &due->behind->name, due->peer_len, due->peer_name,
+                      due->behind->rate);
+        due->behind = NULL;
+    }
+}
+
+
+static void
+ngx_mcp_probe_start(ngx_mcp_lease_t *lease)
+{
+    ngx_int_t           rc;
+    ngx_mcp_probe_t    *p;
+    ngx_mcp_release_t   rel;
+
+    ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
+
+    p = ngx_mcp_probe_create(lease);
+
+    if (p == NULL || ngx_mcp_call_short()) {
+        rel.skipped = 1;
+        rel.unused = 1;
+        rel.delay = NGX_MCP_LOCAL_DELAY;
+
+        ngx_mcp_session_release(lease, &rel);
+
+        if (p != NULL) {
+            ngx_destroy_pool(p->pool);
+        }
+
+        return;
+    }
+
+    if (lease->ref.slot == 0) {
+        ngx_mcp_probe_connect(p);
+        return;
+    }
+
+    rc = ngx_mcp_probe_ask(p, lease->policy->timeout);
+
+    if (rc == NGX_OK) {
+        return;
+    }
+
+    if (rc == NGX_DECLINED) {
+        ngx_mcp_probe_local(p, "the endpoint is not configured any more");
+        return;
+    }
+
+    ngx_mcp_probe_local(p, "no memory or no connection for a keepalive");
+}
+
+
+static ngx_mcp_probe_t *
+ngx_mcp_probe_create(ngx_mcp_lease_t *lease)
+{
+    ngx_pool_t       *pool;
+    ngx_mcp_probe_t  *p;
+
+    pool = ngx_create_pool(4096, ngx_cycle->log);
+    if (pool == NULL) {
+        return NULL;
+    }
+
+    p = ngx_pcalloc(pool, sizeof(ngx_mcp_probe_t));
+    if (p == NULL) {
+        ngx_destroy_pool(pool);
+        return NULL;
+    }
+
+    p->pool = pool;
+    p->lease = *lease;
+
+    /* the policy is the first member of its upstream's configuration */
+    p->conf = (ngx_mcp_srv_conf_t *) lease->policy;
+
+    if (ngx_mcp_probe_copy(p, &p->lease.peer_name) != NGX_OK
+        || ngx_mcp_probe_copy(p, &p->lease.id) != NGX_OK
+        || ngx_mcp_probe_copy(p, &p->lease.version) != NGX_OK
+        || ngx_mcp_probe_copy(p, &p->lease.endpoint) != NGX_OK
+        || ngx_mcp_probe_copy(p, &p->lease.headers) != NGX_OK
+        || ngx_mcp_probe_headers(p) != NGX_OK)
+    {
+        ngx_destroy_pool(pool);
+        return NULL;
+    }
+
+    return p;
+}
+
+
+static ngx_int_t
+ngx_mcp_probe_copy(ngx_mcp_probe_t *p, ngx_str_t *text)
+{
+    u_char  *data;
+
+    data = ngx_pnalloc(p->pool, text->len + 1);
+    if (data == NULL) {
+        return NGX_ERROR;
+    }
+
+    *ngx_cpymem(data, text->data, text->len) = '\0';
+    text->data = data;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_mcp_probe_headers(ngx_mcp_probe_t *p)
+{
+    u_char           *name, *value, *last;
+    ngx_mcp_lease_t  *lease;
+
+    static u_char  accept[] = "application/json, text/event-stream";
+    static u_char  identity[] = "identity";
+
+    lease = &p->lease;
+
+    if (ngx_array_init(&p->headers, p->pool, 8, sizeof(ngx_keyval_t))
+        != NGX_OK
+        || ngx_mcp_probe_add(p, (u_char *) "Accept", sizeof("Accept") - 1,
+                             accept, sizeof(accept) - 1)
+           != NGX_OK
+        || ngx_mcp_probe_add(p, (u_char *) "Accept-Encoding",
+                             sizeof("Accept-Encoding") - 1,
+                             identity, sizeof(identity) - 1)
+           != NGX_OK
+        || ngx_mcp_probe_add(p, (u_char *) "Mcp-Session-Id",
+                             sizeof("Mcp-Session-Id") - 1,
+                             lease->id.data, lease->id.len)
+           != NGX_OK
+        || (lease->version.len
+            && ngx_mcp_probe_add(p, (u_char *) "MCP-Protocol-Version",
+                                 sizeof("MCP-Protocol-Version") - 1,
+                                 lease->version.data, lease->version.len)
+               != NGX_OK))
+    {
+        return NGX_ERROR;
+    }
+
+    /* "name NUL value NUL" ... */
+
+    last = lease->headers.data + lease->headers.len;
+
+    for (name = lease->headers.data; name < last;
+         name = value + ngx_strlen(value) + 1)
+    {
+        value = name + ngx_strlen(name) + 1;
+
+        if (ngx_mcp_probe_add(p, name, ngx_strlen(name), value,
+                              ngx_strlen(value))
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_mcp_probe_add(ngx_mcp_probe_t *p, u_char *key, size_t key_len,
+    u_char *value, size_t value_len)
+{
+    ngx_keyval_t  *kv;
+
+    kv = ngx_array_push(&p->headers);
+    if (kv == NULL) {
+        return NGX_ERROR;
+    }
+
+    kv->key.data = key;
+    kv->key.len = key_len;
+    kv->value.data = value;
+    kv->value.len = value_len;
+
+    return NGX_OK;
+}
+
+
+/* As ngx_mcp_call_start(). */
+
+static ngx_int_t
+ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout)
+{
+    ngx_mcp_call_t  *call;
+
+    call = &p->call;
+    ngx_memzero(call, sizeof(ngx_mcp_call_t));
+
+    mcp_rpc_reader_destroy(p->reader);
+    p->reader = NULL;
+    p->bytes = 0;
+
+    if (ngx_mcp_endpoint_parse(&p->lease.endpoint, &p->endpoint) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_mcp_probe_id(p) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    call->body.data = p->body;
+    call->body.len = mcp_rpc_build((char *) p->body, NGX_MCP_BODY_MAX,
+                                   (p->lease.method == NGX_MCP_METHOD_PING)
+                                   ? "ping" : "tools/list",
+                                   p->id, NULL);
+    if (call->body.len == 0) {
+        return NGX_ERROR;
+    }
+
+    call->conf = p->conf;
+    call->endpoint = &p->endpoint;
+    call->peer = p->lease.peer_name;
+    call->headers = &p->headers;
+    call->timeout = timeout;
+    call->fresh = p->retried || p->confirmed;
+    call->body_handler = ngx_mcp_probe_body;
+    call->done_handler = ngx_mcp_probe_answered;
+    call->data = p;
+
+    return ngx_mcp_call_start(call);
+}
+
+
+/* A client counts its ids; this is none it will ever use. */
+
+static ngx_int_t
+ngx_mcp_probe_id(ngx_mcp_probe_t *p)
+{
+    u_char  *last, random[12];
+
+    if (RAND_bytes(random, sizeof(random)) != 1) {
+        return NGX_ERROR;
+    }
+
+    last = ngx_cpymem(p->id, MCP_RPC_ID_PREFIX, sizeof(MCP_RPC_ID_PREFIX) - 1);
+    last = ngx_hex_dump(last, random, sizeof(random));
+    *last = '\0';
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_mcp_probe_connect(ngx_mcp_probe_t *p)
+{
+    ngx_mcp_connect_t  *connect;
+
+    connect = &p->connect;
+
+    connect->name = p->lease.peer_name;
+    connect->timeout = p->lease.policy->timeout;
+    connect->done_handler = ngx_mcp_probe_connected;
+    connect->data = p;
+
+    connect->socklen = ngx_mcp_rr_address(p->conf->upstream, &connect->name,
+                                          &connect->sa);
+
+    if (connect->socklen == 0) {
+        ngx_mcp_probe_local(p, "the peer is down or not configured any more");
+        return;
+    }
+
+    ngx_mcp_connect_start(connect);
+}
+
+
+static void
+ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
+{
+    ngx_mcp_probe_t    *p;
+    ngx_mcp_release_t   rel;
+
+    p = connect->data;
+
+    ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
+
+    if (connect->cancelled) {
+        ngx_mcp_probe_leave(p);
+        return;
+    }
+
+    if (connect->local) {
+        ngx_mcp_probe_local(p, connect->capture.text);
+        return;
+    }
+
+    if (connect->capture.text[0] == '\0') {
+        ngx_mcp_peer_event(p->lease.policy, p->lease.peer, MCP_EVENT_REACH,
+                           p->lease.epoch, "connect() succeeded");
+
+    } else {
+        ngx_mcp_peer_event(p->lease.policy, p->lease.peer,
+                           MCP_EVENT_ATTEMPT_FAILED, p->lease.epoch,
+                           connect->capture.text);
+    }
+
+    ngx_mcp_probe_close(p, &rel);
+}
+
+
+static ngx_int_t
+ngx_mcp_probe_body(ngx_mcp_call_t *call, u_char *data, size_t len)
+{
+    mcp_media_t       media;
+    ngx_mcp_probe_t  *p;
+
+    p = call->data;
+    p->bytes += len;
+
+    if (p->reader == NULL) {
+        media = mcp_rpc_media((char *) call->content_type.data,
+                              call->content_type.len);
+        p->reader = mcp_rpc_reader_create(media, p->id, call->length);
+    }
+
+    if (p->reader != NULL && !call->encoded
+        && mcp_rpc_reader_feed(p->reader, data, len) == MCP_RPC_DONE)
+    {
+        return NGX_DONE;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_mcp_probe_answered(ngx_mcp_call_t *call)
+{
+    ngx_int_t         rc;
+    ngx_msec_t        timeout;
+    ngx_mcp_probe_t  *p;
+
+    p = call->data;
+
+    if (call->cancelled) {
+        ngx_mcp_probe_leave(p);
+        return;
+    }
+
+    ngx_mcp_probe_judge(p);
+
+    rc = ngx_mcp_probe_again(p);
+
+    if (rc != NGX_DECLINED) {
+
+        /* what was a pooled connection's fault is not counted */
+
+        if (rc == NGX_OK) {
+            ngx_mcp_peer_count(p->lease.policy, p->lease.peer, MCP_VERDICT_N,
+                               p->bytes);
+        }
+
+        timeout = (p->verdict == MCP_VERDICT_TIMEOUT)
+                  ? ngx_max(p->lease.policy->timeout / 3, NGX_MCP_TICK_MIN)
+                  : p->lease.policy->timeout;
+
+        if (ngx_mcp_probe_ask(p, timeout) == NGX_OK) {
+            return;
+        }
+
+        ngx_mcp_probe_local(p, "no memory or no connection for a keepalive");
+        return;
+    }
+
+    ngx_mcp_probe_end(p);
+}
+
+
+static void
+ngx_mcp_probe_judge(ngx_mcp_probe_t *p)
+{
+    mcp_facts_t       facts;
+    mcp_rpc_answer_t  answer;
+
+    ngx_memzero(&facts, sizeof(mcp_facts_t));
+    ngx_memzero(&answer, sizeof(mcp_rpc_answer_t));
+
+    answer.empty = 1;
+
+    if (p->reader != NULL) {
+        mcp_rpc_reader_finish(p->reader, &answer);
+
+        facts.head_len = MCP_RPC_HEAD_MAX;
+        facts.head = mcp_rpc_reader_head(p->reader, &facts.head_len);
+    }
+
+    facts.answer = &answer;
+
+    ngx_mcp_probe_facts(p, &facts);
+
+    p->verdict = mcp_classify(&facts, p->reason);
+}
+
+
+static void
+ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
+{
+    ngx_mcp_call_t     *call;
+    ngx_mcp_outcome_t  *o;
+
+    call = &p->call;
+    o = &call->outcome;
+
+    f->session = 1;
+    f->ready = 1;
+    f->ping = (p->lease.method == NGX_MCP_METHOD_PING);
+    f->pooled = o->pooled;
+    f->encoded = call->encoded;
+    f->retry_after = (call->retry_after >= 0);
+    f->status = call->status;
+    f->error = call->capture.text[0] ? call->capture.text : NULL;
+
+    f->media = call->header
+               ? mcp_rpc_media((char *) call->content_type.data,
+                               call->content_type.len)
+               : MCP_MEDIA_NONE;
+
+    if (call->header && (call->complete || call->answered)) {
+        f->stage = MCP_STAGE_DONE;
+        return;
+    }
+
+    f->timedout = call->timedout || o->timedout;
+
+    if (!o->contacted || (!o->done && !call->timedout)) {
+        f->stage = MCP_STAGE_LOCAL;
+        f->timedout = 0;
+
+    } else if (!o->done) {
+        f->stage = MCP_STAGE_CONNECT;
+
+    } else {
+        f->stage = o->stage;
+    }
+
+    if (f->stage == MCP_STAGE_CONNECT
+        && ngx_mcp_capture_local(&call->capture))
+    {
+        f->stage = MCP_STAGE_LOCAL;
+    }
+}
+
+
+/*
+ * A second opinion on a new connection.  NGX_OK: of the answer itself;
+ * NGX_DONE: the pooled connection was dead before the first byte came;
+ * NGX_DECLINED: none is wanted.
+ */
+
+static ngx_int_t
+ngx_mcp_probe_again(ngx_mcp_probe_t *p)
+{
+    ngx_mcp_call_t  *call;
+
+    call = &p->call;
+
+    if (call->outcome.pooled && !call->header && !p->retried
+        && p->verdict == MCP_VERDICT_PEER_DOWN)
+    {
+        p->retried = 1;
+        return NGX_DONE;
+    }
+
+    if (p->confirmed) {
+        return NGX_DECLINED;
+    }
+
+    switch (p->verdict) {
+
+    case MCP_VERDICT_TIMEOUT:
+        if (p->lease.attempt) {
+            return NGX_DECLINED;
+        }
+
+        break;
+
+    case MCP_VERDICT_SESSION_LOST:
+    case MCP_VERDICT_SESSION_SUSPECT:
+        break;
+
+    default:
+        return NGX_DECLINED;
+    }
+
+    p->confirmed = 1;
+
+    return NGX_OK;
+}
+
+
+/* Nothing was learnt of the peer, for a reason on our side. */
+
+static void
+ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason)
+{
+    ngx_mcp_release_t  rel;
+
+    ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0,
+                  "mcp upstream \"%V\" peer \"%V\": no keepalive: %s",
+                  &p->lease.policy->name, &p->lease.peer_name, reason);
+
+    ngx_mcp_peer_count(p->lease.policy, p->lease.peer, MCP_VERDICT_LOCAL,
+                       p->bytes);
+
+    ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
+
+    rel.unused = p->lease.attempt;
+    rel.delay = NGX_MCP_LOCAL_DELAY;
+
+    ngx_mcp_probe_close(p, &rel);
+}
+
+
+/* This worker exits: another one takes over at once. */
+
+static void
+ngx_mcp_probe_leave(ngx_mcp_probe_t *p)
+{
+    ngx_mcp_release_t  rel;
+
+    ngx_mcp_peer_count(p->lease.policy, p->lease.peer, MCP_VERDICT_LOCAL,
+                       p->bytes);
+
+    ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
+    rel.unused = 1;
+
+    ngx_mcp_probe_close(p, &rel);
+}
+
+
+static void
+ngx_mcp_probe_end(ngx_mcp_probe_t *p)
+{
+    ngx_mcp_due_t       due;
+    ngx_mcp_zone_t     *zone;
+    ngx_mcp_release_t   rel;
+
+    zone = p->lease.policy->zone;
+
+    ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
+
+    if (p->verdict == MCP_VERDICT_LOCAL) {
+        ngx_mcp_probe_local(p, p->reason);
+        return;
+    }
+
+    ngx_mcp_peer_count(p->lease.policy, p->lease.peer, p->verdict, p->bytes);
+
+    ngx_mcp_probe_peer(p);
+    ngx_mcp_probe_session(p, &rel);
+    ngx_mcp_probe_close(p, &rel);
+
+    if (!ngx_exiting && !ngx_quit && !ngx_terminate) {
+
+        /* a place is free: those that waited for it need not wait for a tick */
+
+        ngx_memzero(&due, sizeof(ngx_mcp_due_t));
+        ngx_mcp_probe_pump(zone, NGX_MCP_END_HOLDS, &due);
+    }
+}
+
+
+/* What the verdict means to the peer. */
+
+static void
+ngx_mcp_probe_peer(ngx_mcp_probe_t *p)
+{
+    mcp_event_t       event;
+    ngx_mcp_lease_t  *lease;
+
+    lease = &p->lease;
+
+    if (lease->attempt) {
+        ngx_log_error(NGX_LOG_INFO, ngx_cycle->log, 0,
+                      "mcp upstream \"%V\" peer \"%V\": attempt: %s: %s",
+                      &lease->policy->name, &lease->peer_name,
+                      mcp_verdict_name(p->verdict), p->reason);
+    }
+
+    switch (mcp_verdict_effect(p->verdict)) {
+
+    case MCP_EFFECT_PROOF:
+        event = MCP_EVENT_PROOF;
+        break;
+
+    case MCP_EFFECT_REACH:
+        if (!lease->attempt) {
+            return;
+        }
+
+        event = MCP_EVENT_REACH;
+        break;
+
+    case MCP_EFFECT_FAILURE:
+        if (p->verdict == MCP_VERDICT_TIMEOUT && !lease->attempt
+            && ngx_mcp_session_peer_proven(lease))
+        {
+            return;
+        }
+
+        event = lease->attempt ? MCP_EVENT_ATTEMPT_FAILED : MCP_EVENT_FAILURE;
+        break;
+
+    default: /* MCP_EFFECT_NOTHING */
+        return;
+    }
+
+    ngx_mcp_peer_event(lease->policy, lease->peer, event, lease->epoch,
+                       p->reason);
+}
+
+
+/* What it means to the session. */
+
+static void
+ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel)
+{
+    ngx_mcp_lease_t  *lease;
+
+    lease = &p->lease;
+
+    switch (p->verdict) {
+
+    case MCP_VERDICT_UNSUPPORTED:
+        ngx_mcp_peer_latch(lease->policy, lease->peer, lease->method);
+        break;
+
+    case MCP_VERDICT_SESSION_LOST:
+    case MCP_VERDICT_SESSION_SUSPECT:
+
+        /* the client's own success in between is the better witness */
+
+        if (ngx_mcp_session_succeeded(lease)) {
+            break;
+        }
+
+        if (p->verdict == MCP_VERDICT_SESSION_LOST) {
+            rel->stop = NGX_MCP_STOP_LOST;
+
+        } else {
+            rel->suspect = 1;
+        }
+
+        break;
+
+    case MCP_VERDICT_AUTH:
+        rel->stop = NGX_MCP_STOP_AUTH;
+        break;
+
+    case MCP_VERDICT_LIMITED:
+        if (p->call.retry_after > 0) {
+            rel->delay = ngx_min(p->call.retry_after, 86400) * 1000;
+        }
+
+        break;
+
+    case MCP_VERDICT_MISROUTE:
+        rel->stop = NGX_MCP_STOP_MISROUTE;
+
+        if (ngx_mcp_peer_warn(lease->policy, lease->peer,
+                              NGX_MCP_WARNED_MISROUTE))
+        {
+            ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                          "mcp upstream \"%V\" peer \"%V\" does not take "
+                          "keepalives where its sessions live: %s",
+                          &lease->policy->name, &lease->peer_name, p->reason);
+        }
+
+        break;
+
+    case MCP_VERDICT_BROKEN_REPLY:
+        rel->broken = 1;
+        break;
+
+    default:
+        break;
+    }
+}
+
+
+static void
+ngx_mcp_probe_close(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel)
+{
+    ngx_mcp_session_release(&p->lease, rel);
+
+    mcp_rpc_reader_destroy(p->reader);
+
+    if (p->lease.headers.len) {
+        ngx_explicit_memzero(p->lease.headers.data, p->lease.headers.len);
+    }
+
+    ngx_destroy_pool(p->pool);
+}

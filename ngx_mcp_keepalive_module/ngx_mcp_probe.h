@@ -1,0 +1,22 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ *
+ * The prober: one tick a worker decides which session or peer is asked now, and
+ * what the verdict does to both.
+ */
+
+
+#ifndef _NGX_MCP_PROBE_H_INCLUDED_
+#define _NGX_MCP_PROBE_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+
+/* Starts the tick of a worker, if any upstream asks for it. */
+ngx_int_t ngx_mcp_probe_init_process(ngx_cycle_t *cycle);
+
+
+#endif /* _NGX_MCP_PROBE_H_INCLUDED_ */

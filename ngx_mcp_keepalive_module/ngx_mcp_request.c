@@ -1,0 +1,471 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "mcp/mcp_rpc.h"
+#include "ngx_mcp_endpoint.h"
+#include "ngx_mcp_request.h"
+
+
+/* A client's POST keeps its session busy for so many timeouts at most. */
+#define NGX_MCP_BUSY_TIMEOUTS   10
+
+
+static ngx_msec_t ngx_mcp_request_hold(ngx_mcp_ctx_t *ctx);
+static ngx_uint_t ngx_mcp_request_is_initialize(ngx_http_request_t *r);
+static ngx_int_t ngx_mcp_request_headers(ngx_http_request_t *r,
+    ngx_mcp_srv_conf_t *conf, ngx_mcp_client_t *client);
+static void ngx_mcp_request_end(ngx_mcp_ctx_t *ctx);
+static void ngx_mcp_request_cleanup(void *data);
+
+
+static ngx_queue_t  ngx_mcp_requests;
+static ngx_msec_t   ngx_mcp_renewed;
+
+
+ngx_mcp_ctx_t *
+ngx_mcp_request_ctx(ngx_http_request_t *r)
+{
+    ngx_mcp_ctx_t  *ctx;
+
+    /* of our own only the main request's survives an internal redirect */
+
+    ctx = ngx_http_get_module_ctx(r->main, ngx_mcp_keepalive_module);
+
+    if (ctx != NULL && ctx->call != NULL) {
+        return ctx;
+    }
+
+    return (r == r->main) ? ctx : NULL;
+}
+
+
+ngx_int_t
+ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
+{
+    ngx_int_t            rc;
+    ngx_mcp_ctx_t       *ctx;
+    ngx_pool_cleanup_t  *cln;
+
+    if (r != r->main) {
+        return NGX_OK;
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_mcp_keepalive_module);
+
+    if (ctx == NULL) {
+        cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_mcp_ctx_t));
+        if (cln == NULL) {
+            return NGX_ERROR;
+        }
+
+        ctx = cln->data;
+        ngx_memzero(ctx, sizeof(ngx_mcp_ctx_t));
+
+        cln->handler = ngx_mcp_request_cleanup;
+        ngx_http_set_ctx(r, ctx, ngx_mcp_keepalive_module);
+
+    } else {
+        ngx_mcp_request_end(ctx);
+        ngx_memzero(ctx, sizeof(ngx_mcp_ctx_t));
+    }
+
+    ctx->conf = conf;
+    ctx->start = ngx_current_msec;
+
+    rc = ngx_mcp_request_session_id(&r->headers_in.headers, &ctx->id);
+
+    if (rc == NGX_ERROR) {
+        ctx->untracked = 1;
+        ngx_mcp_session_untracked(&conf->policy);
+        return NGX_OK;
+    }
+
+    if (rc == NGX_DECLINED
+        || !(r->method & (NGX_HTTP_POST|NGX_HTTP_GET|NGX_HTTP_DELETE)))
+    {
+        return NGX_OK;
+    }
+
+    if (r->method == NGX_HTTP_POST) {
+        ctx->initialize = ngx_mcp_request_is_initialize(r);
+    }
+
+    if (ngx_mcp_session_begin(&conf->policy, &ctx->id,
+                              (r->method == NGX_HTTP_GET)
+                              ? 0 : ngx_mcp_request_hold(ctx),
+                              &ctx->session)
+        != NGX_OK)
+    {
+        return NGX_OK;
+    }
+
+    ctx->known = 1;
+
+    if (r->method != NGX_HTTP_GET) {
+        ctx->busy = 1;
+        ngx_queue_insert_tail(&ngx_mcp_requests, &ctx->queue);
+    }
+
+    /* a client that starts over goes where the balancer sends it */
+
+    if (conf->pin && !ctx->initialize) {
+        ctx->pin.data = ctx->session.peer;
+        ctx->pin.len = ctx->session.peer_len;
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_mcp_request_stream(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    ngx_mcp_client_t  client;
+
+    if (!ctx->known || ctx->busy || ctx->stream) {
+        return;
+    }
+
+    ngx_memzero(&client, sizeof(ngx_mcp_client_t));
+    client.start = ctx->start;
+
+    ngx_mcp_session_stream(&ctx->conf->policy, &ctx->session.ref, &client);
+
+    ctx->stream = 1;
+    ngx_queue_insert_tail(&ngx_mcp_requests, &ctx->queue);
+}
+
+
+ngx_int_t
+ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    ngx_mcp_client_t *client)
+{
+    ngx_table_elt_t   *h;
+    static ngx_str_t   version = ngx_string("mcp-protocol-version");
+
+    ngx_memzero(client, sizeof(ngx_mcp_client_t));
+
+    client->start = ctx->start;
+    client->epoch = ctx->session.epoch;
+    client->endpoint = ngx_mcp_endpoint_text(r, NGX_MCP_ENDPOINT_MAX);
+
+    h = ngx_mcp_request_header(&r->headers_in.headers, &version);
+    if (h != NULL) {
+        client->version = h->value;
+    }
+
+    if (r->upstream->state && r->upstream->state->peer) {
+        client->peer = *r->upstream->state->peer;
+    }
+
+    return ngx_mcp_request_headers(r, ctx->conf, client);
+}
+
+
+ngx_int_t
+ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id)
+{
+    u_char           *p;
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    ngx_str_null(id);
+
+    part = &headers->part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].hash == 0
+            || h[i].key.len != sizeof("Mcp-Session-Id") - 1
+            || ngx_strncasecmp(h[i].key.data, (u_char *) "Mcp-Session-Id",
+                               sizeof("Mcp-Session-Id") - 1)
+               != 0)
+        {
+            continue;
+        }
+
+        if (id->data != NULL || h[i].value.len == 0
+            || h[i].value.len > NGX_MCP_ID_MAX)
+        {
+            goto invalid;
+        }
+
+        *id = h[i].value;
+    }
+
+    if (id->data == NULL) {
+        return NGX_DECLINED;
+    }
+
+    for (p = id->data; p < id->data + id->len; p++) {
+        if (*p < 0x21 || *p > 0x7e) {
+            goto invalid;
+        }
+    }
+
+    return NGX_OK;
+
+invalid:
+
+    ngx_str_null(id);
+
+    return NGX_ERROR;
+}
+
+
+ngx_table_elt_t *
+ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    part = &headers->part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return NULL;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].hash && h[i].key.len == name->len
+            && ngx_strncasecmp(h[i].key.data, name->data, name->len) == 0)
+        {
+            return &h[i];
+        }
+    }
+}
+
+
+void
+ngx_mcp_request_renew(void)
+{
+    ngx_msec_t      hold;
+    ngx_queue_t    *q, *next;
+    ngx_mcp_ctx_t  *ctx;
+
+    if (ngx_current_msec - ngx_mcp_renewed < NGX_MCP_LEASE_RENEW) {
+        return;
+    }
+
+    ngx_mcp_renewed = ngx_current_msec;
+
+    for (q = ngx_queue_head(&ngx_mcp_requests);
+         q != ngx_queue_sentinel(&ngx_mcp_requests);
+         q = next)
+    {
+        next = ngx_queue_next(q);
+        ctx = ngx_queue_data(q, ngx_mcp_ctx_t, queue);
+        hold = ngx_mcp_request_hold(ctx);
+
+        if (hold == 0) {
+            ngx_mcp_request_end(ctx);
+            continue;
+        }
+
+        ngx_mcp_session_renew(&ctx->conf->policy, &ctx->session.ref,
+                              ctx->stream ? NGX_MCP_USE_STREAM
+                                          : NGX_MCP_USE_REQUEST,
+                              hold);
+    }
+}
+
+
+void
+ngx_mcp_request_init_process(void)
+{
+    ngx_queue_init(&ngx_mcp_requests);
+    ngx_mcp_renewed = ngx_current_msec;
+}
+
+
+/* For how long a lease is taken; 0: a request's time as a busy one is over. */
+
+static ngx_msec_t
+ngx_mcp_request_hold(ngx_mcp_ctx_t *ctx)
+{
+    ngx_msec_t  spent, most;
+
+    if (ctx->stream) {
+        return NGX_MCP_LEASE_TIME;
+    }
+
+    spent = ngx_current_msec - ctx->start;
+    most = NGX_MCP_BUSY_TIMEOUTS * ctx->conf->policy.timeout;
+
+    return (spent < most) ? ngx_min(NGX_MCP_LEASE_TIME, most - spent) : 0;
+}
+
+
+static ngx_uint_t
+ngx_mcp_request_is_initialize(ngx_http_request_t *r)
+{
+    size_t        len;
+    u_char       *p;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    if (r->request_body == NULL || r->request_body->bufs == NULL
+        || r->headers_in.content_length_n > MCP_RPC_HEAD_MAX)
+    {
+        return 0;
+    }
+
+    len = 0;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        if (cl->buf->in_file) {
+            return 0;
+        }
+
+        len += cl->buf->last - cl->buf->pos;
+    }
+
+    b = r->request_body->bufs->buf;
+
+    if (r->request_body->bufs->next == NULL) {
+        return mcp_rpc_is_initialize(b->pos, len);
+    }
+
+    if (len > MCP_RPC_HEAD_MAX) {
+        return 0;
+    }
+
+    p = ngx_pnalloc(r->pool, len);
+    if (p == NULL) {
+        return 0;
+    }
+
+    len = 0;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        b = cl->buf;
+        ngx_memcpy(p + len, b->pos, b->last - b->pos);
+        len += b->last - b->pos;
+    }
+
+    return mcp_rpc_is_initialize(p, len);
+}
+
+
+/*
+ * The headers to remember, and the digest of all that tells the owner.  Both the
+ * order of the names and their spelling are the configuration's.
+ */
+
+static ngx_int_t
+ngx_mcp_request_headers(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf,
+    ngx_mcp_client_t *client)
+{
+    size_t            len;
+    u_char           *p, *start;
+    ngx_str_t        *name;
+    ngx_uint_t        i, n;
+    ngx_table_elt_t  *h, *authorization;
+
+    authorization = r->headers_in.authorization;
+
+    n = conf->pass_headers ? conf->pass_headers->nelts : 0;
+    name = n ? conf->pass_headers->elts : NULL;
+
+    len = authorization ? authorization->value.len : 0;
+
+    for (i = 0; i < n; i++) {
+        h = ngx_mcp_request_header(&r->headers_in.headers, &name[i]);
+        len += h ? name[i].len + h->value.len + 2 : 0;
+    }
+
+    if (len == 0) {
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    start = p;
+
+    for (i = 0; i < n; i++) {
+        h = ngx_mcp_request_header(&r->headers_in.headers, &name[i]);
+        if (h == NULL) {
+            continue;
+        }
+
+        p = ngx_cpymem(p, name[i].data, name[i].len);
+        *p++ = '\0';
+        p = ngx_cpymem(p, h->value.data, h->value.len);
+        *p++ = '\0';
+    }
+
+    client->headers.data = start;
+    client->headers.len = p - start;
+
+    if (authorization && !conf->authorization) {
+        client->credentials = 1;
+        p = ngx_cpymem(p, authorization->value.data, authorization->value.len);
+    }
+
+    ngx_mcp_zone_digest(conf->policy.zone, start, p - start, client->owner,
+                        NGX_MCP_OWNER_LEN);
+
+    if (client->headers.len > NGX_MCP_HEADERS_MAX) {
+        client->headers.len = 0;
+        client->credentials = 1;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_mcp_request_end(ngx_mcp_ctx_t *ctx)
+{
+    if (!ctx->busy && !ctx->stream) {
+        return;
+    }
+
+    ngx_queue_remove(&ctx->queue);
+
+    if (ngx_mcp_request_hold(ctx)) {
+        ngx_mcp_session_end(&ctx->conf->policy, &ctx->session.ref,
+                            ctx->stream ? NGX_MCP_USE_STREAM
+                                        : NGX_MCP_USE_REQUEST);
+    }
+
+    ctx->busy = 0;
+    ctx->stream = 0;
+}
+
+
+static void
+ngx_mcp_request_cleanup(void *data)
+{
+    ngx_mcp_request_end(data);
+}

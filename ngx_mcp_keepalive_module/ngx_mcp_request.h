@@ -1,0 +1,89 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ *
+ * What the module knows of one request through an mcp_keepalive upstream, be it
+ * a client's or one of its own.
+ */
+
+
+#ifndef _NGX_MCP_REQUEST_H_INCLUDED_
+#define _NGX_MCP_REQUEST_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_mcp_conf.h"
+#include "ngx_mcp_session.h"
+
+
+/* How a request of our own fared at its peer; written by the peer hooks. */
+
+typedef struct {
+    mcp_stage_t                     stage;
+    ngx_uint_t                      status; /* nginx's for no answer */
+    unsigned                        contacted:1;
+                                            /* a peer was given */
+    unsigned                        pooled:1;
+    unsigned                        timedout:1;
+    unsigned                        done:1; /* the hooks saw the end */
+} ngx_mcp_outcome_t;
+
+
+typedef struct {
+    ngx_mcp_srv_conf_t             *conf;
+    ngx_queue_t                     queue;  /* of those with a lease */
+    ngx_str_t                       id;     /* sent and tracked; else empty */
+    ngx_str_t                       pin;    /* the peer it must go to */
+    ngx_msec_t                      start;
+    ngx_mcp_session_pin_t           session;
+
+    void                           *call;   /* ngx_mcp_call_t, if our own */
+    ngx_mcp_outcome_t               outcome;
+
+    unsigned                        known:1;    /* session is set */
+    unsigned                        initialize:1;
+    unsigned                        untracked:1;
+    unsigned                        busy:1;     /* holds a request lease */
+    unsigned                        stream:1;   /* holds a stream lease */
+    unsigned                        fresh:1;    /* no pooled connection */
+} ngx_mcp_ctx_t;
+
+
+/* The context of a request, of the main one if it is our own; or NULL. */
+ngx_mcp_ctx_t *ngx_mcp_request_ctx(ngx_http_request_t *r);
+
+/*
+ * A client's request reaches the upstream: makes its context, finds its session
+ * and takes a lease, given back with the request.  A subrequest gets none.
+ * NGX_ERROR: no memory.
+ */
+ngx_int_t ngx_mcp_request_start(ngx_http_request_t *r,
+    ngx_mcp_srv_conf_t *conf);
+
+/* An open notification stream: takes a stream lease. */
+void ngx_mcp_request_stream(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+
+/* Describes the client of a request for the session table; NGX_ERROR: memory. */
+ngx_int_t ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    ngx_mcp_client_t *client);
+
+/* The first header of a name, in any case; or NULL. */
+ngx_table_elt_t *ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name);
+
+/*
+ * Takes the one Mcp-Session-Id of a header list.  NGX_OK: "id" is set;
+ * NGX_DECLINED: there is none; NGX_ERROR: there are two, or it is not valid.
+ */
+ngx_int_t ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id);
+
+/* Renews the leases that this worker's requests hold; for the tick. */
+void ngx_mcp_request_renew(void);
+
+/* Once a process. */
+void ngx_mcp_request_init_process(void);
+
+
+#endif /* _NGX_MCP_REQUEST_H_INCLUDED_ */

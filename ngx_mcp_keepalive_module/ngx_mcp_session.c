@@ -1,0 +1,706 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include "ngx_mcp_record.h"
+
+
+/* How many sessions are given up for one new record before it goes without. */
+#define NGX_MCP_EVICT_TRIES   40
+
+
+static ngx_mcp_session_slot_t *ngx_mcp_session_lookup(ngx_mcp_policy_t *policy,
+    ngx_str_t *id, uint64_t hash);
+static ngx_int_t ngx_mcp_session_same_id(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *s, ngx_str_t *id);
+static ngx_mcp_session_slot_t *ngx_mcp_session_make(ngx_mcp_policy_t *policy,
+    ngx_str_t *id, uint64_t hash, uint32_t peer);
+static ngx_int_t ngx_mcp_session_evict(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *keep);
+static ngx_mcp_session_slot_t *ngx_mcp_session_oldest(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *keep);
+static ngx_mcp_session_slot_t *ngx_mcp_session_first(ngx_queue_t *queue,
+    ngx_mcp_session_slot_t *keep, ngx_uint_t *left);
+static void ngx_mcp_session_count_in(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s, ngx_mcp_client_t *client);
+static void ngx_mcp_session_remember(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s, ngx_mcp_client_t *client);
+static void ngx_mcp_session_endpoint(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *s, ngx_str_t *text);
+static void ngx_mcp_session_headers(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *s, ngx_mcp_client_t *client);
+static void ngx_mcp_session_move(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *s, ngx_uint_t state, uint32_t peer);
+static void ngx_mcp_session_proof(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s, ngx_mcp_client_t *client,
+    ngx_mcp_transition_t *t);
+static void ngx_mcp_session_schedule(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s);
+
+
+ngx_int_t
+ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
+    ngx_msec_t hold, ngx_mcp_session_pin_t *pin)
+{
+    uint64_t                 now;
+    ngx_int_t                rc;
+    ngx_mcp_zone_t          *zone;
+    ngx_mcp_peer_slot_t     *peer;
+    ngx_mcp_session_slot_t  *s;
+
+    rc = NGX_DECLINED;
+    now = ngx_current_msec;
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    s = ngx_mcp_session_lookup(policy, id,
+                               ngx_mcp_zone_hash(zone, policy->slot,
+                                                 id->data, id->len));
+    if (s != NULL) {
+        peer = ngx_mcp_record_peer(zone, s);
+
+        if (hold) {
+            if (!ngx_mcp_record_busy(s, now)) {
+                s->busy = 0;
+            }
+
+            s->busy++;
+            s->busy_ms = ngx_max(s->busy_ms, now + hold);
+        }
+
+        pin->ref.slot = ngx_mcp_zone_index(zone, s);
+        pin->ref.serial = s->serial;
+        pin->state = s->state;
+        pin->epoch = peer->health.epoch;
+        pin->peer_len = ngx_mcp_zone_text_copy(zone, peer->name, pin->peer,
+                                               NGX_MCP_PEER_NAME_MAX);
+        rc = NGX_OK;
+    }
+
+    ngx_mcp_zone_unlock(zone);
+
+    return rc;
+}
+
+
+void
+ngx_mcp_session_stream(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+    ngx_mcp_client_t *client)
+{
+    uint64_t                 now;
+    ngx_mcp_session_slot_t  *s;
+
+    now = ngx_current_msec;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    s = ngx_mcp_record_find(policy->zone, ref);
+
+    if (s != NULL) {
+        if (!ngx_mcp_record_streaming(s, now)) {
+            s->streams = 0;
+        }
+
+        s->streams++;
+        s->stream_ms = now + NGX_MCP_LEASE_TIME;
+
+        s->client_ms = ngx_max(s->client_ms, client->start);
+        s->use_ms = ngx_max(s->use_ms, client->start);
+
+        ngx_mcp_session_schedule(policy, s);
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+void
+ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+    ngx_uint_t use, ngx_msec_t hold)
+{
+    uint64_t                 until;
+    ngx_mcp_session_slot_t  *s;
+
+    until = ngx_current_msec + hold;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    s = ngx_mcp_record_find(policy->zone, ref);
+
+    if (s != NULL && use == NGX_MCP_USE_STREAM && s->streams) {
+        s->stream_ms = ngx_max(s->stream_ms, until);
+
+    } else if (s != NULL && use == NGX_MCP_USE_REQUEST && s->busy) {
+        s->busy_ms = ngx_max(s->busy_ms, until);
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+void
+ngx_mcp_session_end(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+    ngx_uint_t use)
+{
+    ngx_mcp_session_slot_t  *s;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    s = ngx_mcp_record_find(policy->zone, ref);
+
+    if (s != NULL && use == NGX_MCP_USE_STREAM && s->streams) {
+        s->streams--;
+
+    } else if (s != NULL && use == NGX_MCP_USE_REQUEST && s->busy) {
+
+        /* what became due meanwhile need not wait for the lease to run out */
+
+        if (--s->busy == 0) {
+            ngx_mcp_session_schedule(policy, s);
+        }
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+ngx_int_t
+ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
+    ngx_mcp_client_t *client, ngx_uint_t adopted)
+{
+    uint64_t                 hash;
+    ngx_mcp_zone_t          *zone;
+    ngx_mcp_peer_slot_t     *peer;
+    ngx_mcp_transition_t     t;
+    ngx_mcp_session_slot_t  *s;
+
+    t.change.changed = 0;
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    hash = ngx_mcp_zone_hash(zone, policy->slot, id->data, id->len);
+
+    s = ngx_mcp_session_lookup(policy, id, hash);
+    peer = ngx_mcp_peer_add_locked(zone, policy->slot, client->peer.data,
+                                   client->peer.len);
+
+    if (s == NULL && peer != NULL) {
+        s = ngx_mcp_session_make(policy, id, hash,
+                                 ngx_mcp_zone_index(zone, peer));
+
+    } else if (s != NULL && peer != NULL) {
+
+        /* issued anew: whatever was known of it is over */
+
+        s->oks = 0;
+        s->stop = 0;
+        s->broken = 0;
+        s->flags = 0;
+        s->lease_ms = 0;
+        ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_FRESH,
+                             ngx_mcp_zone_index(zone, peer));
+    }
+
+    if (s == NULL || peer == NULL) {
+        zone->sh->untracked++;
+        ngx_mcp_zone_unlock(zone);
+        return NGX_ERROR;
+    }
+
+    if (adopted) {
+        s->flags |= NGX_MCP_FLAG_ADOPTED;
+
+        if (client->proof) {
+            ngx_mcp_session_proof(policy, s, client, &t);
+        }
+    }
+
+    ngx_mcp_record_count(zone, s, adopted ? NGX_MCP_COUNT_ADOPTED
+                                          : NGX_MCP_COUNT_LEARNED);
+
+    ngx_mcp_session_count_in(policy, s, client);
+
+    ngx_mcp_zone_unlock(zone);
+
+    ngx_mcp_peer_log(policy, &t);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+    ngx_mcp_client_t *client)
+{
+    ngx_mcp_zone_t          *zone;
+    ngx_mcp_peer_slot_t     *peer;
+    ngx_mcp_transition_t     t;
+    ngx_mcp_session_slot_t  *s;
+
+    t.change.changed = 0;
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    s = ngx_mcp_record_find(zone, ref);
+
+    if (s != NULL) {
+
+        if (client->repin) {
+            peer = ngx_mcp_peer_add_locked(zone, policy->slot,
+                                           client->peer.data,
+                                           client->peer.len);
+
+            if (peer != NULL && s->peer != ngx_mcp_zone_index(zone, peer)) {
+                ngx_mcp_session_move(zone, s, s->state,
+                                     ngx_mcp_zone_index(zone, peer));
+            }
+        }
+
+        if (client->proof) {
+            ngx_mcp_session_proof(policy, s, client, &t);
+        }
+
+        ngx_mcp_session_count_in(policy, s, client);
+    }
+
+    ngx_mcp_zone_unlock(zone);
+
+    ngx_mcp_peer_log(policy, &t);
+}
+
+
+void
+ngx_mcp_session_forget(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+    u_char *owner, ngx_uint_t lost)
+{
+    ngx_mcp_zone_t          *zone;
+    ngx_mcp_session_slot_t  *s;
+
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    s = ngx_mcp_record_find(zone, ref);
+
+    if (s != NULL && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0) {
+
+        ngx_mcp_record_count(zone, s, lost ? NGX_MCP_COUNT_LOST
+                                           : NGX_MCP_COUNT_DELETED);
+        if (lost) {
+            s->client_ms = ngx_current_msec;
+            ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_LOST, s->peer);
+            ngx_mcp_session_schedule(policy, s);
+
+        } else {
+            ngx_mcp_record_free(zone, s);
+        }
+    }
+
+    ngx_mcp_zone_unlock(zone);
+}
+
+
+void
+ngx_mcp_session_stop(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+    u_char *owner, ngx_uint_t stop)
+{
+    ngx_mcp_session_slot_t  *s;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    s = ngx_mcp_record_find(policy->zone, ref);
+
+    if (s != NULL && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0) {
+        s->stop |= stop;
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+void
+ngx_mcp_session_untracked(ngx_mcp_policy_t *policy)
+{
+    ngx_mcp_zone_lock(policy->zone);
+
+    policy->zone->sh->untracked++;
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+static ngx_mcp_session_slot_t *
+ngx_mcp_session_lookup(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash)
+{
+    ngx_mcp_zone_t          *zone;
+    ngx_rbtree_node_t       *node;
+    ngx_mcp_peer_slot_t     *peer;
+    ngx_mcp_session_slot_t  *s;
+
+    zone = policy->zone;
+    node = zone->sh->sessions.root;
+
+    while (node != &zone->sh->sentinel) {
+
+        if (hash == node->key) {
+            s = ngx_rbtree_data(node, ngx_mcp_session_slot_t, node);
+            peer = ngx_mcp_record_peer(zone, s);
+
+            if (peer != NULL && peer->upstream == policy->slot
+                && ngx_mcp_session_same_id(zone, s, id))
+            {
+                return s;
+            }
+        }
+
+        node = (hash < node->key) ? node->left : node->right;
+    }
+
+    return NULL;
+}
+
+
+static ngx_int_t
+ngx_mcp_session_same_id(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
+    ngx_str_t *id)
+{
+    size_t  n;
+
+    n = ngx_min(id->len, NGX_MCP_ID_INLINE);
+
+    return s->id_len == id->len
+           && ngx_memcmp(s->id, id->data, n) == 0
+           && ngx_mcp_zone_text_equal(zone, s->slot.next, id->data + n,
+                                      id->len - n);
+}
+
+
+static ngx_mcp_session_slot_t *
+ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
+    uint32_t peer)
+{
+    size_t                   n;
+    ngx_uint_t               tries;
+    ngx_mcp_zone_t          *zone;
+    ngx_mcp_session_slot_t  *s;
+
+    zone = policy->zone;
+    n = ngx_min(id->len, NGX_MCP_ID_INLINE);
+
+    for (tries = NGX_MCP_EVICT_TRIES; tries; tries--) {
+
+        s = ngx_mcp_zone_alloc(zone, NGX_MCP_SLOT_SESSION);
+
+        if (s != NULL && n < id->len) {
+            s->slot.next = ngx_mcp_zone_text_store(zone, id->data + n,
+                                                   id->len - n);
+            if (s->slot.next == 0) {
+                ngx_mcp_zone_free(zone, s);
+                s = NULL;
+            }
+        }
+
+        if (s != NULL) {
+            break;
+        }
+
+        if (ngx_mcp_session_evict(zone, NULL) != NGX_OK) {
+            return NULL;
+        }
+    }
+
+    if (tries == 0) {
+        return NULL;
+    }
+
+    ngx_memcpy(s->id, id->data, n);
+
+    s->id_len = id->len;
+    s->peer = peer;
+    s->serial = ++zone->sh->serial;
+    s->state = NGX_MCP_SESSION_FRESH;
+
+    s->node.key = hash;
+    ngx_rbtree_insert(&zone->sh->sessions, &s->node);
+
+    s->wake.key = (uint64_t) -1;
+    ngx_rbtree_insert(&zone->sh->wake, &s->wake);
+
+    ngx_mcp_record_enter(zone, s);
+
+    return s;
+}
+
+
+static ngx_int_t
+ngx_mcp_session_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
+{
+    ngx_mcp_session_slot_t  *s;
+
+    s = ngx_mcp_session_oldest(zone, keep);
+
+    if (s == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ngx_mcp_record_free(zone, s);
+    zone->sh->evicted++;
+
+    return NGX_OK;
+}
+
+
+/* Lost ones first, then those not ready, then the longest idle. */
+
+static ngx_mcp_session_slot_t *
+ngx_mcp_session_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
+{
+    ngx_uint_t                left;
+    ngx_queue_t              *q, *p;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_session_slot_t   *s, *oldest;
+    ngx_mcp_upstream_slot_t  *us;
+
+    left = NGX_MCP_LOCK_NODES;
+
+    oldest = ngx_mcp_session_first(&zone->sh->lost, keep, &left);
+
+    if (oldest == NULL) {
+        oldest = ngx_mcp_session_first(&zone->sh->fresh, keep, &left);
+    }
+
+    if (oldest != NULL) {
+        return oldest;
+    }
+
+    for (q = ngx_queue_head(&zone->sh->upstreams);
+         q != ngx_queue_sentinel(&zone->sh->upstreams) && left;
+         q = ngx_queue_next(q))
+    {
+        us = ngx_queue_data(q, ngx_mcp_upstream_slot_t, queue);
+
+        for (p = ngx_queue_head(&us->peers);
+             p != ngx_queue_sentinel(&us->peers) && left;
+             p = ngx_queue_next(p))
+        {
+            peer = ngx_queue_data(p, ngx_mcp_peer_slot_t, queue);
+            s = ngx_mcp_session_first(&peer->ready, keep, &left);
+
+            if (s != NULL
+                && (oldest == NULL || s->client_ms < oldest->client_ms))
+            {
+                oldest = s;
+            }
+        }
+    }
+
+    return oldest;
+}
+
+
+static ngx_mcp_session_slot_t *
+ngx_mcp_session_first(ngx_queue_t *queue, ngx_mcp_session_slot_t *keep,
+    ngx_uint_t *left)
+{
+    ngx_queue_t             *q;
+    ngx_mcp_session_slot_t  *s;
+
+    for (q = ngx_queue_head(queue);
+         q != ngx_queue_sentinel(queue) && *left;
+         q = ngx_queue_next(q), (*left)--)
+    {
+        s = ngx_queue_data(q, ngx_mcp_session_slot_t, queue);
+
+        if (s != keep && !ngx_mcp_record_streaming(s, ngx_current_msec)) {
+            return s;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* A 2xx counts: the session may become ready, and is as new as its client. */
+
+static void
+ngx_mcp_session_count_in(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
+    ngx_mcp_client_t *client)
+{
+    ngx_mcp_zone_t  *zone;
+
+    zone = policy->zone;
+
+    s->client_ms = ngx_max(s->client_ms, client->start);
+    s->use_ms = ngx_max(s->use_ms, client->start);
+    s->flags &= ~(NGX_MCP_FLAG_SUSPECT|NGX_MCP_FLAG_DEFERRED
+                  |NGX_MCP_FLAG_SPREAD);
+
+    /* the server knows it, whatever a keepalive was told */
+    s->stop &= ~NGX_MCP_STOP_LOST;
+
+    ngx_mcp_session_remember(policy, s, client);
+
+    if (s->oks < 3) {
+        s->oks++;
+    }
+
+    if (s->state != NGX_MCP_SESSION_READY
+        && s->oks >= ((s->flags & NGX_MCP_FLAG_ADOPTED) ? 3 : 2))
+    {
+        ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_READY, s->peer);
+
+    } else if (s->state == NGX_MCP_SESSION_READY) {
+        ngx_queue_remove(&s->queue);
+        ngx_queue_insert_tail(&ngx_mcp_record_peer(zone, s)->ready, &s->queue);
+    }
+
+    ngx_mcp_session_schedule(policy, s);
+}
+
+
+static void
+ngx_mcp_session_remember(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
+    ngx_mcp_client_t *client)
+{
+    size_t           n;
+    ngx_mcp_zone_t  *zone;
+
+    zone = policy->zone;
+
+    n = client->version.len;
+
+    if (n <= NGX_MCP_VERSION_MAX) {
+        ngx_memcpy(s->version, client->version.data, n);
+        s->version_len = n;
+    }
+
+    if (client->endpoint.len
+        && !ngx_mcp_record_endpoint_equal(zone, s->endpoint,
+                                          &client->endpoint))
+    {
+        ngx_mcp_session_endpoint(zone, s, &client->endpoint);
+        s->stop &= ~NGX_MCP_STOP_MISROUTE;
+    }
+
+    if (ngx_memcmp(s->owner, client->owner, NGX_MCP_OWNER_LEN) != 0) {
+        s->stop &= ~NGX_MCP_STOP_AUTH;
+        ngx_memcpy(s->owner, client->owner, NGX_MCP_OWNER_LEN);
+        ngx_mcp_session_headers(zone, s, client);
+
+    } else if (s->headers == 0) {
+        ngx_mcp_session_headers(zone, s, client);
+    }
+}
+
+
+static void
+ngx_mcp_session_endpoint(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
+    ngx_str_t *text)
+{
+    uint32_t    old;
+    ngx_uint_t  tries;
+
+    old = s->endpoint;
+    s->endpoint = 0;
+
+    for (tries = NGX_MCP_EVICT_TRIES; tries && s->endpoint == 0; tries--) {
+        s->endpoint = ngx_mcp_record_endpoint_add(zone, text);
+
+        if (s->endpoint == 0 && ngx_mcp_session_evict(zone, s) != NGX_OK) {
+            break;
+        }
+    }
+
+    ngx_mcp_record_endpoint_drop(zone, old);
+}
+
+
+static void
+ngx_mcp_session_headers(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
+    ngx_mcp_client_t *client)
+{
+    uint32_t    old;
+    ngx_uint_t  tries;
+
+    old = s->headers;
+    s->headers = 0;
+
+    ngx_mcp_zone_text_free(zone, old);
+
+    for (tries = NGX_MCP_EVICT_TRIES;
+         tries && s->headers == 0 && client->headers.len;
+         tries--)
+    {
+        s->headers = ngx_mcp_zone_text_store(zone, client->headers.data,
+                                             client->headers.len);
+
+        if (s->headers == 0 && ngx_mcp_session_evict(zone, s) != NGX_OK) {
+            break;
+        }
+    }
+
+    if (client->credentials || (client->headers.len && s->headers == 0)) {
+        s->flags |= NGX_MCP_FLAG_SECRET;
+
+    } else {
+        s->flags &= ~NGX_MCP_FLAG_SECRET;
+    }
+}
+
+
+static void
+ngx_mcp_session_move(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
+    ngx_uint_t state, uint32_t peer)
+{
+    ngx_mcp_record_leave(zone, s);
+
+    s->state = state;
+    s->peer = peer;
+
+    ngx_mcp_record_enter(zone, s);
+}
+
+
+static void
+ngx_mcp_session_proof(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
+    ngx_mcp_client_t *client, ngx_mcp_transition_t *t)
+{
+    ngx_mcp_peer_slot_t  *peer;
+
+    peer = ngx_mcp_record_peer(policy->zone, s);
+
+    if (peer != NULL) {
+        ngx_mcp_peer_event_locked(policy, peer, MCP_EVENT_PROOF, client->epoch,
+                                  "a client's request was answered", t);
+    }
+}
+
+
+/*
+ * A use only makes work later, and a look too early costs little: the tree is
+ * touched only when the session must be seen to sooner.
+ */
+
+static void
+ngx_mcp_session_schedule(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s)
+{
+    uint64_t  next;
+
+    if (s->flags & NGX_MCP_FLAG_LEASED) {
+        return;
+    }
+
+    next = ngx_mcp_record_next(policy, s, ngx_current_msec);
+
+    if (next < s->wake.key) {
+        ngx_mcp_record_wake(policy->zone, s, next);
+    }
+}

@@ -1,0 +1,362 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "ngx_mcp_request.h"
+#include "ngx_mcp_rr.h"
+#include "ngx_mcp_upstream.h"
+
+
+/* One hook of one request: what was there before. */
+
+typedef struct {
+    void                             *data;
+    ngx_event_get_peer_pt             get;
+    ngx_event_free_peer_pt            free;
+    ngx_event_notify_peer_pt          notify;
+#if (NGX_HTTP_SSL)
+    ngx_event_set_peer_session_pt     set_session;
+    ngx_event_save_peer_session_pt    save_session;
+#endif
+    ngx_http_upstream_srv_conf_t     *upstream;
+    ngx_http_request_t               *request;
+    ngx_mcp_ctx_t                    *ctx;
+} ngx_mcp_hook_t;
+
+
+static ngx_int_t ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us);
+static ngx_int_t ngx_mcp_upstream_hook(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
+    ngx_event_get_peer_pt get, ngx_event_free_peer_pt free);
+static ngx_int_t ngx_mcp_upstream_get_pinned(ngx_peer_connection_t *pc,
+    void *data);
+static ngx_int_t ngx_mcp_upstream_get(ngx_peer_connection_t *pc, void *data);
+static void ngx_mcp_upstream_free_inner(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state);
+static void ngx_mcp_upstream_free(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state);
+static void ngx_mcp_upstream_outcome(ngx_http_request_t *r,
+    ngx_peer_connection_t *pc, ngx_mcp_outcome_t *outcome);
+static void ngx_mcp_upstream_notify(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t type);
+#if (NGX_HTTP_SSL)
+static ngx_int_t ngx_mcp_upstream_set_session(ngx_peer_connection_t *pc,
+    void *data);
+static void ngx_mcp_upstream_save_session(ngx_peer_connection_t *pc,
+    void *data);
+#endif
+static void ngx_mcp_upstream_close(ngx_connection_t *c);
+
+
+ngx_int_t
+ngx_mcp_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
+{
+    ngx_mcp_srv_conf_t  *conf;
+
+    conf = ngx_mcp_conf_upstream(us);
+
+    if (conf->original_init_upstream(cf, us) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    conf->inited = 1;
+    conf->original_init_peer = us->peer.init;
+
+    us->peer.init = ngx_mcp_upstream_init_inner;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_mcp_upstream_wrap(ngx_http_upstream_srv_conf_t *us)
+{
+    ngx_mcp_srv_conf_t  *conf;
+
+    conf = ngx_mcp_conf_upstream(us);
+
+    conf->chain_init_peer = us->peer.init;
+
+    us->peer.init = ngx_mcp_upstream_init_outer;
+}
+
+
+ngx_int_t
+ngx_mcp_upstream_init_inner(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us)
+{
+    ngx_mcp_ctx_t       *ctx;
+    ngx_mcp_srv_conf_t  *conf;
+
+    conf = ngx_mcp_conf_upstream(us);
+
+    if (conf->original_init_peer(r, us) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ctx = ngx_mcp_request_ctx(r);
+
+    if (ctx == NULL || ctx->conf != conf || ctx->pin.len == 0) {
+        return NGX_OK;
+    }
+
+    /* no other peer can know the session */
+
+    r->upstream->peer.tries = 1;
+
+    return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get_pinned,
+                                 ngx_mcp_upstream_free_inner);
+}
+
+
+static ngx_int_t
+ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us)
+{
+    ngx_mcp_ctx_t       *ctx;
+    ngx_mcp_srv_conf_t  *conf;
+
+    conf = ngx_mcp_conf_upstream(us);
+    ctx = ngx_mcp_request_ctx(r);
+
+    if (ctx == NULL || ctx->call == NULL) {
+
+        if (ngx_mcp_request_start(r, conf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+
+        return conf->chain_init_peer(r, us);
+    }
+
+    if (conf->chain_init_peer(r, us) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (ctx->conf != conf) {
+
+        /* the location goes elsewhere now: no peer of ours is asked */
+
+        return NGX_ERROR;
+    }
+
+    return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get,
+                                 ngx_mcp_upstream_free);
+}
+
+
+static ngx_int_t
+ngx_mcp_upstream_hook(ngx_http_request_t *r, ngx_http_upstream_srv_conf_t *us,
+    ngx_mcp_ctx_t *ctx, ngx_event_get_peer_pt get, ngx_event_free_peer_pt free)
+{
+    ngx_mcp_hook_t         *hook;
+    ngx_peer_connection_t  *pc;
+
+    hook = ngx_pcalloc(r->pool, sizeof(ngx_mcp_hook_t));
+    if (hook == NULL) {
+        return NGX_ERROR;
+    }
+
+    pc = &r->upstream->peer;
+
+    hook->upstream = us;
+    hook->request = r;
+    hook->ctx = ctx;
+
+    hook->data = pc->data;
+    hook->get = pc->get;
+    hook->free = pc->free;
+
+    pc->data = hook;
+    pc->get = get;
+    pc->free = free;
+
+    if (pc->notify) {
+        hook->notify = pc->notify;
+        pc->notify = ngx_mcp_upstream_notify;
+    }
+
+#if (NGX_HTTP_SSL)
+
+    hook->set_session = pc->set_session;
+    hook->save_session = pc->save_session;
+
+    pc->set_session = ngx_mcp_upstream_set_session;
+    pc->save_session = ngx_mcp_upstream_save_session;
+
+#endif
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_mcp_upstream_get_pinned(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    ngx_int_t  rc;
+
+    rc = ngx_mcp_rr_select(hook->upstream, pc, hook->data, &hook->ctx->pin);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, pc->log, 0,
+                  "mcp upstream \"%V\" has a balancer that cannot be pinned",
+                  &hook->upstream->host);
+
+    return hook->get(pc, hook->data);
+}
+
+
+static ngx_int_t
+ngx_mcp_upstream_get(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    ngx_int_t           rc;
+    ngx_mcp_outcome_t  *outcome;
+
+    rc = hook->get(pc, hook->data);
+
+    outcome = &hook->ctx->outcome;
+
+    if (rc == NGX_DONE && hook->ctx->fresh) {
+        ngx_mcp_upstream_close(pc->connection);
+
+        pc->connection = NULL;
+        pc->cached = 0;
+
+        rc = NGX_OK;
+    }
+
+    outcome->contacted = (rc == NGX_OK || rc == NGX_DONE);
+    outcome->pooled = (rc == NGX_DONE);
+
+    return rc;
+}
+
+
+static void
+ngx_mcp_upstream_free_inner(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    hook->free(pc, hook->data, state);
+}
+
+
+static void
+ngx_mcp_upstream_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    ngx_mcp_upstream_outcome(hook->request, pc, &hook->ctx->outcome);
+
+    hook->free(pc, hook->data, state);
+
+    /* a keepalive asks one peer, once; the prober decides on another try */
+
+    pc->tries = 0;
+    pc->cached = 0;
+}
+
+
+static void
+ngx_mcp_upstream_outcome(ngx_http_request_t *r, ngx_peer_connection_t *pc,
+    ngx_mcp_outcome_t *outcome)
+{
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
+
+    c = pc->connection;
+    u = r->upstream;
+
+    outcome->done = 1;
+    outcome->status = u->headers_in.status_n;
+
+    if (c != NULL && (c->read->timedout || c->write->timedout)) {
+        outcome->timedout = 1;
+    }
+
+    if (u->request_sent) {
+        outcome->stage = u->headers_in.status_n ? MCP_STAGE_BODY
+                                                : MCP_STAGE_HEADER;
+        return;
+    }
+
+    outcome->stage = MCP_STAGE_CONNECT;
+
+#if (NGX_HTTP_SSL)
+    if (c != NULL && c->ssl != NULL) {
+        outcome->stage = MCP_STAGE_TLS;
+    }
+#endif
+}
+
+
+static void
+ngx_mcp_upstream_notify(ngx_peer_connection_t *pc, void *data, ngx_uint_t type)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    hook->notify(pc, hook->data, type);
+}
+
+
+#if (NGX_HTTP_SSL)
+
+static ngx_int_t
+ngx_mcp_upstream_set_session(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    return hook->set_session(pc, hook->data);
+}
+
+
+static void
+ngx_mcp_upstream_save_session(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    hook->save_session(pc, hook->data);
+}
+
+#endif
+
+
+/* As "keepalive" closes a connection of its pool. */
+
+static void
+ngx_mcp_upstream_close(ngx_connection_t *c)
+{
+#if (NGX_HTTP_SSL)
+
+    if (c->ssl) {
+        c->ssl->no_wait_shutdown = 1;
+        c->ssl->no_send_shutdown = 1;
+
+        if (ngx_ssl_shutdown(c) == NGX_AGAIN) {
+            c->ssl->handler = ngx_mcp_upstream_close;
+            return;
+        }
+    }
+
+#endif
+
+    if (c->pool) {
+        ngx_destroy_pool(c->pool);
+    }
+
+    ngx_close_connection(c);
+}

@@ -1,0 +1,182 @@
+package MCP::FakeSessions;
+
+# The MCP side of the fake server: which sessions exist and what the plain
+# answer to a request is, before a behaviour bends it.
+
+use strict;
+use warnings;
+
+use MCP::Util 'now_ms';
+
+
+# Settings, changed with set():
+#   ids       texts the next sessions get, in order
+#   length    length of generated ids (36)
+#   doubled   1: two session headers in the answer to initialize
+#   none      1: issues no session
+#   stateless 1: takes every session id
+#   lifetime  ms of idleness after which a session is gone, 0: never
+#   unknown   {status, code, message} for a session it does not know
+
+sub new {
+    my ($class, %arg) = @_;
+
+    return bless { %arg, seen => {}, serial => 0, ids => [], length => 36,
+                   lifetime => 0,
+                   unknown => { status => 404, code => -32001,
+                                message => 'Session not found' } }, $class;
+}
+
+
+sub set {
+    my ($self, %set) = @_;
+
+    @$self{keys %set} = values %set;
+    return;
+}
+
+
+sub count { return scalar keys %{ $_[0]{seen} } }
+
+
+sub known {
+    my ($self, $id) = @_;
+
+    return 0 unless defined $id && exists $self->{seen}{$id};
+
+    if ($self->{lifetime} && now_ms() - $self->{seen}{$id} > $self->{lifetime})
+    {
+        delete $self->{seen}{$id};
+        return 0;
+    }
+
+    return 1;
+}
+
+
+sub forget {
+    my ($self, $id) = @_;
+
+    defined $id ? delete $self->{seen}{$id} : ($self->{seen} = {});
+    return;
+}
+
+
+sub answer {
+    my ($self, $request, $do) = @_;
+
+    my $answer = $self->choose($request, $do);
+
+    return { status => 200, sessions => [], name => $self->{name}, %$answer };
+}
+
+
+sub choose {
+    my ($self, $request, $do) = @_;
+
+    my $rpc = $request->{rpc};
+    my $session = $request->{session};
+
+    return $self->initialize($rpc) if ($rpc->{method} // '') eq 'initialize';
+
+    if (!defined $session) {
+        return failed($rpc, 400, -32000, 'Bad Request: Server not initialized')
+            unless $self->{stateless};
+    }
+    elsif (!$self->known($session) && !$self->{stateless}) {
+        return failed($rpc, @{ $self->{unknown} }{qw(status code message)});
+    }
+
+    $self->{seen}{$session} = now_ms() if $self->known($session);
+
+    return $self->stream($session) if $request->{method} eq 'GET';
+    return $self->delete_session($session, $do)
+        if $request->{method} eq 'DELETE';
+
+    my $echo = [defined $session ? $session : ()];
+
+    return { status => 202, sessions => $echo } unless defined $rpc->{id};
+    return { message => $self->result($rpc), sessions => $echo };
+}
+
+
+sub initialize {
+    my ($self, $rpc) = @_;
+
+    my $version = ($rpc->{params} // {})->{protocolVersion} // '2025-06-18';
+    my $message = {
+        jsonrpc => '2.0', id => $rpc->{id},
+        result => { protocolVersion => $version, server => $self->{name},
+                    capabilities => { tools => { listChanged => \1 } },
+                    serverInfo => { name => 'fake', version => '1' } } };
+
+    return { message => $message } if $self->{none};
+
+    my $id = $self->new_id;
+
+    $self->{seen}{$id} = now_ms();
+
+    return { message => $message,
+             sessions => $self->{doubled} ? [$id, "$id-2"] : [$id] };
+}
+
+
+sub new_id {
+    my ($self) = @_;
+
+    return shift @{ $self->{ids} } if @{ $self->{ids} };
+
+    my $id = sprintf '%s-%x-%d-', $self->{name}, $$, ++$self->{serial};
+
+    $id .= sprintf '%08x', rand 0xffffffff while length $id < $self->{length};
+
+    return substr $id, -$self->{length};
+}
+
+
+sub result {
+    my ($self, $rpc) = @_;
+
+    my %result = (server => $self->{name});
+    my $method = $rpc->{method} // '';
+
+    if ($method eq 'tools/list') {
+        $result{tools} = [{ name => 'echo',
+                            inputSchema => { type => 'object' } }];
+    }
+    elsif ($method eq 'tools/call') {
+        $result{content} = [{ type => 'text', text => $self->{name} }];
+    }
+
+    return { jsonrpc => '2.0', id => $rpc->{id}, result => \%result };
+}
+
+
+sub failed {
+    my ($rpc, $status, $code, $text) = @_;
+
+    return { status => $status,
+             message => { jsonrpc => '2.0', id => undef,
+                          error => { code => $code, message => $text } } };
+}
+
+
+sub stream {
+    my ($self, $session) = @_;
+
+    return { do => { stay_open => 1, body => '',
+                     type => 'text/event-stream' },
+             sessions => [$session] };
+}
+
+
+sub delete_session {
+    my ($self, $session, $do) = @_;
+
+    delete $self->{seen}{$session} if ($do->{status} // 200) < 300;
+
+    return { status => 200 };
+}
+
+
+1;

@@ -1,0 +1,86 @@
+// Clients made of the official SDK: each opens a session, uses it once and
+// goes quiet.
+
+import { pathToFileURL } from 'node:url';
+
+
+export class Clients {
+  #folder;
+  #say;
+  #url;
+  #open = [];
+
+  constructor(folder, say) {
+    this.#folder = folder;
+    this.#say = say;
+  }
+
+  get size() {
+    return this.#open.length;
+  }
+
+  async open(url, count) {
+    this.#url = url;
+
+    while (this.size < count) {
+      this.#open.push(await this.#start());
+    }
+  }
+
+  // Every client makes a call; one whose session was lost starts a new one,
+  // and one more does until "spread" says that every server has a session.
+
+  async wake(spread) {
+    for (const [i, client] of this.#open.entries()) {
+      try {
+        await client.listTools();
+
+      } catch (e) {
+        this.#say(`client ${i + 1}: ${first(e)}; starts a new session`);
+        await this.#replace(i);
+      }
+    }
+
+    for (let i = 0; i < 4 && !await spread(); i++) {
+      this.#open.push(await this.#start());
+    }
+  }
+
+  close() {
+    this.#open.forEach((client) => client.close().catch(() => {}));
+  }
+
+  async #replace(i) {
+    await this.#open[i].close().catch(() => {});
+
+    try {
+      this.#open[i] = await this.#start();
+
+    } catch (e) {
+      this.#say(`client ${i + 1}: ${first(e)}`);
+    }
+  }
+
+  async #start() {
+    const { Client } = await this.#load('index.js');
+    const { StreamableHTTPClientTransport } =
+      await this.#load('streamableHttp.js');
+
+    const client = new Client({ name: 'demo', version: '1' });
+
+    client.onerror = () => {};                // streams cut by a dead server
+    await client.connect(new StreamableHTTPClientTransport(new URL(this.#url)));
+    await client.listTools();
+
+    return client;
+  }
+
+  #load(file) {
+    return import(pathToFileURL(`${this.#folder}/${file}`));
+  }
+}
+
+
+function first(e) {
+  return String(e.message).split('\n')[0].slice(0, 120);
+}
