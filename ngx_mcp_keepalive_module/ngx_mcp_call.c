@@ -524,7 +524,6 @@ ngx_mcp_call_run(ngx_mcp_call_t *call, ngx_http_request_t *r)
     sr->method = NGX_HTTP_UNKNOWN;
     sr->method_name = r->method_name;
 
-    sr->logged = 1;
     sr->error_page = 1;
 
     call->request = sr;
@@ -580,6 +579,8 @@ static ngx_int_t
 ngx_mcp_call_subrequest_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 {
     /* no error page of any kind: whatever happened is known already */
+
+    (void) ngx_mcp_request_quiet(r);
 
     return NGX_OK;
 }

@@ -210,15 +210,13 @@ ngx_mcp_conf_pass_header(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 
     for (i = 1; i < cf->args->nelts; i++) {
 
-        ngx_strlow(value[i].data, value[i].data, value[i].len);
-
         wrong = ngx_mcp_conf_header_name(&value[i]);
 
         old = conf->pass_headers->elts;
 
         for (j = 0; wrong == NULL && j < conf->pass_headers->nelts; j++) {
             if (old[j].len == value[i].len
-                && ngx_strncmp(old[j].data, value[i].data, old[j].len) == 0)
+                && ngx_strncasecmp(old[j].data, value[i].data, old[j].len) == 0)
             {
                 wrong = "it is named twice";
             }
@@ -239,7 +237,7 @@ ngx_mcp_conf_pass_header(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
         *name = value[i];
 
         if (value[i].len == sizeof("authorization") - 1
-            && ngx_strcmp(value[i].data, "authorization") == 0)
+            && ngx_strcasecmp(value[i].data, (u_char *) "authorization") == 0)
         {
             conf->authorization = 1;
         }
@@ -735,7 +733,7 @@ ngx_mcp_conf_failover(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
 static const char *
 ngx_mcp_conf_header_name(ngx_str_t *name)
 {
-    u_char     *p;
+    u_char      c, *p;
     ngx_str_t  *own;
 
     if (name->len == 0) {
@@ -744,7 +742,9 @@ ngx_mcp_conf_header_name(ngx_str_t *name)
 
     for (p = name->data; p < name->data + name->len; p++) {
 
-        if ((*p < 'a' || *p > 'z') && (*p < '0' || *p > '9')
+        c = (u_char) (*p | 0x20);
+
+        if ((c < 'a' || c > 'z') && (*p < '0' || *p > '9')
             && ngx_strchr("!#$%&'*+-.^_`|~", *p) == NULL)
         {
             return "it is not the name of a header";
@@ -754,7 +754,7 @@ ngx_mcp_conf_header_name(ngx_str_t *name)
     for (own = ngx_mcp_own_headers; own->len; own++) {
 
         if (own->len == name->len
-            && ngx_strncmp(own->data, name->data, name->len) == 0)
+            && ngx_strncasecmp(own->data, name->data, name->len) == 0)
         {
             return "a keepalive has its own or must not have it";
         }

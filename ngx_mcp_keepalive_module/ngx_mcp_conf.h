@@ -30,7 +30,7 @@ typedef struct {
     ngx_mcp_policy_t                policy;     /* policy.zone NULL: off */
     ngx_http_upstream_srv_conf_t   *upstream;
     ngx_array_t                    *pass_headers;
-                                                /* of ngx_str_t, lower case */
+                                                /* of ngx_str_t */
     ngx_msec_t                      drain;      /* 0: off */
     ngx_flag_t                      pin;
     ngx_uint_t                      failover;

@@ -263,6 +263,42 @@ ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name)
 }
 
 
+ngx_int_t
+ngx_mcp_request_quiet(ngx_http_request_t *r)
+{
+    void                      **loc_conf;
+    ngx_http_core_loc_conf_t   *clcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (clcf->error_pages == NULL && !clcf->log_subrequest) {
+        return NGX_OK;
+    }
+
+    loc_conf = ngx_palloc(r->pool, sizeof(void *) * ngx_http_max_module
+                                   + sizeof(ngx_http_core_loc_conf_t));
+    if (loc_conf == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(loc_conf, r->loc_conf, sizeof(void *) * ngx_http_max_module);
+
+    r->loc_conf = loc_conf;
+
+    loc_conf += ngx_http_max_module;
+
+    ngx_memcpy(loc_conf, clcf, sizeof(ngx_http_core_loc_conf_t));
+
+    clcf = (ngx_http_core_loc_conf_t *) loc_conf;
+    clcf->error_pages = NULL;
+    clcf->log_subrequest = 0;
+
+    r->loc_conf[ngx_http_core_module.ctx_index] = clcf;
+
+    return NGX_OK;
+}
+
+
 void
 ngx_mcp_request_renew(void)
 {

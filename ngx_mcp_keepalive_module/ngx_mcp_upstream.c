@@ -135,7 +135,9 @@ ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
         return conf->chain_init_peer(r, us);
     }
 
-    if (conf->chain_init_peer(r, us) != NGX_OK) {
+    if (ngx_mcp_request_quiet(r) != NGX_OK
+        || conf->chain_init_peer(r, us) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

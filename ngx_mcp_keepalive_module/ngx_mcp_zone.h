@@ -21,6 +21,11 @@
 #include "mcp/mcp_health.h"
 
 
+#if (NGX_PTR_SIZE != 8)
+#error "a time in milliseconds is kept in a word: 64 bits are needed"
+#endif
+
+
 #define NGX_MCP_ZONE_MIN      65536
 #define NGX_MCP_SLOT_SIZE     240
 #define NGX_MCP_SECRET_LEN    32
