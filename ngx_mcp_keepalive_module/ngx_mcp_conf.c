@@ -55,6 +55,9 @@ static char *ngx_mcp_conf_check_upstream(ngx_conf_t *cf,
     ngx_mcp_srv_conf_t *conf, ngx_http_upstream_init_peer_pt ours);
 
 
+extern ngx_module_t  ngx_http_upstream_keepalive_module;
+
+
 #define ngx_mcp_policy(field)  offsetof(ngx_mcp_srv_conf_t, policy.field)
 
 
@@ -365,6 +368,7 @@ ngx_mcp_conf_check_upstream(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
     ngx_http_upstream_init_peer_pt ours)
 {
     ngx_str_t                     *zone;
+    ngx_uint_t                    *pool;
     ngx_http_upstream_srv_conf_t  *us;
 
     us = conf->upstream;
@@ -390,26 +394,32 @@ ngx_mcp_conf_check_upstream(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
         return NGX_CONF_ERROR;
     }
 
-#if (nginx_version < 1029007)
-    {
-    extern ngx_module_t   ngx_http_upstream_keepalive_module;
+    /* the size of its pool comes first in every version of "keepalive" */
 
-    ngx_uint_t           *max_cached;
-
-    /* "keepalive" takes its place where it stands; its size comes first */
-
-    max_cached = ngx_http_conf_upstream_srv_conf(us,
+    pool = ngx_http_conf_upstream_srv_conf(us,
                                           ngx_http_upstream_keepalive_module);
 
-    if (us->peer.init == ours && max_cached && *max_cached) {
+#if (nginx_version < 1029007)
+
+    /* it takes its place where it stands: outside of ours, or else inside */
+
+    if (us->peer.init == ours && *pool) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"mcp_keepalive\" directive must be before "
                       "\"keepalive\" in upstream \"%V\" in %s:%ui",
                       &us->host, us->file_name, us->line);
         return NGX_CONF_ERROR;
     }
-    }
+
 #endif
+
+    /* more keepalives at once than pooled connections would wear these out */
+
+    conf->policy.calls = NGX_MCP_PEER_CALLS;
+
+    if (*pool && *pool < NGX_MCP_PEER_CALLS) {
+        conf->policy.calls = ngx_max(*pool, NGX_MCP_PEER_CALLS_MIN);
+    }
 
     return NGX_CONF_OK;
 }

@@ -32,6 +32,8 @@ typedef struct {
 } ngx_mcp_lease_texts_t;
 
 
+static ngx_int_t ngx_mcp_lease_look(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
 static ngx_int_t ngx_mcp_lease_try(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
 static uint64_t ngx_mcp_lease_wait(ngx_mcp_policy_t *policy,
@@ -57,70 +59,52 @@ static ngx_mcp_lease_texts_t  ngx_mcp_lease_texts;
 
 
 ngx_int_t
-ngx_mcp_session_lease(ngx_mcp_zone_t *zone, ngx_mcp_lease_t *lease,
-    ngx_mcp_due_t *due)
+ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
+    ngx_mcp_lease_t *lease, ngx_mcp_due_t *due)
 {
     uint64_t                 now;
     ngx_int_t                rc;
     ngx_uint_t               n;
     ngx_rbtree_t            *tree;
-    ngx_rbtree_node_t       *node;
-    ngx_mcp_policy_t        *policy;
+    ngx_rbtree_node_t       *node, *next;
     ngx_mcp_session_slot_t  *s;
 
-    rc = NGX_AGAIN;
+    rc = NGX_DONE;
     now = ngx_current_msec;
 
     ngx_mcp_zone_lock(zone);
 
     tree = &zone->sh->wake;
 
-    for (n = NGX_MCP_LOCK_NODES; n; n--) {
+    node = (tree->root != tree->sentinel)
+           ? ngx_rbtree_min(tree->root, tree->sentinel) : NULL;
 
-        if (tree->root == tree->sentinel) {
-            rc = NGX_DONE;
-            break;
-        }
+    for (n = NGX_MCP_LOCK_NODES; node; node = next, n--) {
 
-        node = ngx_rbtree_min(tree->root, tree->sentinel);
-
-        if (node->key > now) {
-            due->wake = ngx_min(due->wake, node->key);
-            rc = NGX_DONE;
+        if (n == 0) {
+            rc = NGX_AGAIN;
             break;
         }
 
         s = ngx_rbtree_data(node, ngx_mcp_session_slot_t, wake);
-        policy = ngx_mcp_record_policy(zone, s);
+        next = ngx_rbtree_next(tree, node);
 
-        if (policy == NULL) {
+        if (node->key > now) {
 
-            /* its upstream is not configured any more */
+            /* those put off for want of a place at this very peer? */
 
-            ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_EXPIRED);
-            ngx_mcp_record_free(zone, s);
-            continue;
-        }
+            due->wake = ngx_min(due->wake, node->key);
 
-        if (ngx_mcp_record_expiry(policy, s, now) <= now
-            && !ngx_mcp_record_busy(s, now))
-        {
-            if (s->state != NGX_MCP_SESSION_LOST) {
-                ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_EXPIRED);
+            if (peer == 0 || node->key > now + 2 * NGX_MCP_DEFER) {
+                break;
             }
 
-            ngx_mcp_record_free(zone, s);
-            continue;
+            if (s->peer != peer || !(s->flags & NGX_MCP_FLAG_DEFERRED)) {
+                continue;
+            }
         }
 
-        if (ngx_mcp_record_due(policy, s, now) > now) {
-            ngx_mcp_record_wake(zone, s,
-                                ngx_max(ngx_mcp_record_next(policy, s, now),
-                                        now + NGX_MCP_DEFER));
-            continue;
-        }
-
-        if (ngx_mcp_lease_try(policy, s, lease, due) == NGX_OK) {
+        if (ngx_mcp_lease_look(zone, s, lease, due) == NGX_OK) {
             rc = NGX_OK;
             break;
         }
@@ -281,6 +265,43 @@ ngx_mcp_session_peer_proven(ngx_mcp_lease_t *lease)
     ngx_mcp_zone_unlock(lease->policy->zone);
 
     return rc;
+}
+
+
+/* The time of a session's next work has come: what is it? */
+
+static ngx_int_t
+ngx_mcp_lease_look(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
+    ngx_mcp_lease_t *lease, ngx_mcp_due_t *due)
+{
+    uint64_t           now;
+    ngx_mcp_policy_t  *policy;
+
+    now = ngx_current_msec;
+    policy = ngx_mcp_record_policy(zone, s);
+
+    /* of an upstream that is not configured any more, or expired */
+
+    if (policy == NULL
+        || (ngx_mcp_record_expiry(policy, s, now) <= now
+            && !ngx_mcp_record_busy(s, now)))
+    {
+        if (s->state != NGX_MCP_SESSION_LOST) {
+            ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_EXPIRED);
+        }
+
+        ngx_mcp_record_free(zone, s);
+        return NGX_DECLINED;
+    }
+
+    if (ngx_mcp_record_due(policy, s, now) > now) {
+        ngx_mcp_record_wake(zone, s,
+                            ngx_max(ngx_mcp_record_next(policy, s, now),
+                                    now + NGX_MCP_DEFER));
+        return NGX_DECLINED;
+    }
+
+    return ngx_mcp_lease_try(policy, s, lease, due);
 }
 
 

@@ -415,7 +415,7 @@ ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
         }
     }
 
-    for (i = 0; i < NGX_MCP_PEER_CALLS; i++) {
+    for (i = 0; i < policy->calls; i++) {
         if (stats->call_ms[i] <= now) {
             stats->call_ms[i] = until;
             stats->next_us = ngx_max(stats->next_us, now * 1000)

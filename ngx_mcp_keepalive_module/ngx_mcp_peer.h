@@ -21,6 +21,7 @@
 
 #define NGX_MCP_PEER_NAME_MAX   128     /* "ip:port" or "unix:" and a path */
 #define NGX_MCP_PEER_CALLS      8       /* keepalives in flight to a peer */
+#define NGX_MCP_PEER_CALLS_MIN  2       /* ... with the smallest of pools */
 
 #define NGX_MCP_METHOD_TOOLS    0
 #define NGX_MCP_METHOD_PING     1

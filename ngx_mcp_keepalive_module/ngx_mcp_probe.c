@@ -54,8 +54,8 @@ typedef struct {
 static void ngx_mcp_probe_tick(ngx_event_t *ev);
 static void ngx_mcp_probe_schedule(ngx_mcp_due_t *due);
 static void ngx_mcp_probe_attempts(ngx_mcp_due_t *due);
-static void ngx_mcp_probe_pump(ngx_mcp_zone_t *zone, ngx_uint_t holds,
-    ngx_mcp_due_t *due);
+static void ngx_mcp_probe_pump(ngx_mcp_zone_t *zone, uint32_t peer,
+    ngx_uint_t holds, ngx_mcp_due_t *due);
 static void ngx_mcp_probe_tell(ngx_mcp_due_t *due);
 static void ngx_mcp_probe_start(ngx_mcp_lease_t *lease);
 static ngx_mcp_probe_t *ngx_mcp_probe_create(ngx_mcp_lease_t *lease);
@@ -141,7 +141,7 @@ ngx_mcp_probe_tick(ngx_event_t *ev)
         zone = ngx_mcp_probe_conf->zones.elts;
 
         for (i = 0; i < ngx_mcp_probe_conf->zones.nelts; i++) {
-            ngx_mcp_probe_pump(zone[i], NGX_MCP_TICK_HOLDS, &due);
+            ngx_mcp_probe_pump(zone[i], 0, NGX_MCP_TICK_HOLDS, &due);
         }
     }
 
@@ -189,14 +189,15 @@ ngx_mcp_probe_attempts(ngx_mcp_due_t *due)
 
 
 static void
-ngx_mcp_probe_pump(ngx_mcp_zone_t *zone, ngx_uint_t holds, ngx_mcp_due_t *due)
+ngx_mcp_probe_pump(ngx_mcp_zone_t *zone, uint32_t peer, ngx_uint_t holds,
+    ngx_mcp_due_t *due)
 {
     ngx_int_t        rc;
     ngx_mcp_lease_t  lease;
 
     while (holds) {
 
-        rc = ngx_mcp_session_lease(zone, &lease, due);
+        rc = ngx_mcp_session_lease(zone, peer, &lease, due);
 
         ngx_mcp_probe_tell(due);
 
@@ -679,9 +680,10 @@ ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
 
 
 /*
- * A second opinion on a new connection.  NGX_OK: of the answer itself;
- * NGX_DONE: the pooled connection was dead before the first byte came;
- * NGX_DECLINED: none is wanted.
+ * A second opinion on a new connection.  NGX_DONE: the pooled one was dead before
+ * the first byte came, which is nobody's fault; NGX_OK: the answer is doubted,
+ * or the connection broke and a new one will tell why; NGX_DECLINED: none is
+ * wanted.
  */
 
 static ngx_int_t
@@ -691,11 +693,14 @@ ngx_mcp_probe_again(ngx_mcp_probe_t *p)
 
     call = &p->call;
 
-    if (call->outcome.pooled && !call->header && !p->retried
-        && p->verdict == MCP_VERDICT_PEER_DOWN)
+    if (p->verdict == MCP_VERDICT_PEER_DOWN && !p->retried
+        && (call->outcome.stage == MCP_STAGE_HEADER
+            || call->outcome.stage == MCP_STAGE_BODY)
+        && !call->complete)
     {
         p->retried = 1;
-        return NGX_DONE;
+
+        return (call->outcome.pooled && !call->header) ? NGX_DONE : NGX_OK;
     }
 
     if (p->confirmed) {
@@ -768,10 +773,12 @@ ngx_mcp_probe_leave(ngx_mcp_probe_t *p)
 static void
 ngx_mcp_probe_end(ngx_mcp_probe_t *p)
 {
+    uint32_t            peer;
     ngx_mcp_due_t       due;
     ngx_mcp_zone_t     *zone;
     ngx_mcp_release_t   rel;
 
+    peer = p->lease.peer;
     zone = p->lease.policy->zone;
 
     ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
@@ -792,7 +799,7 @@ ngx_mcp_probe_end(ngx_mcp_probe_t *p)
         /* a place is free: those that waited for it need not wait for a tick */
 
         ngx_memzero(&due, sizeof(ngx_mcp_due_t));
-        ngx_mcp_probe_pump(zone, NGX_MCP_END_HOLDS, &due);
+        ngx_mcp_probe_pump(zone, peer, NGX_MCP_END_HOLDS, &due);
     }
 }
 

@@ -181,12 +181,13 @@ void ngx_mcp_session_stop(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 void ngx_mcp_session_untracked(ngx_mcp_policy_t *policy);
 
 /*
- * Leases the next due session; forgets those that expired.  NGX_OK: "lease" is
- * filled; NGX_AGAIN: NGX_MCP_LOCK_NODES sessions were looked at, call again;
- * NGX_DONE: nothing is due before due->wake.
+ * Leases the next due session; forgets those that expired.  "peer" (0: none) has
+ * a place free again: of those put off for want of one, its own come at once.
+ * NGX_OK: "lease" is filled; NGX_AGAIN: NGX_MCP_LOCK_NODES sessions were looked
+ * at, call again; NGX_DONE: nothing is due before due->wake.
  */
-ngx_int_t ngx_mcp_session_lease(ngx_mcp_zone_t *zone, ngx_mcp_lease_t *lease,
-    ngx_mcp_due_t *due);
+ngx_int_t ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
+    ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
 
 /*
  * Leases the attempt on the next degraded or parked peer of the upstream that

@@ -7,7 +7,7 @@
 use lib 't/lib';
 use MCP::Test;
 use MCP::Process qw(members spawn);
-use MCP::Util qw(free_port project_root slurp);
+use MCP::Util qw(free_port project_root slurp work_dir);
 
 my $output = work_dir() . '/demo.log';
 my $demo;

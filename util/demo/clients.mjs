@@ -27,21 +27,22 @@ export class Clients {
     }
   }
 
-  // Every client makes a call; one whose session was lost starts a new one,
-  // and one more does until "spread" says that every server has a session.
+  // Every client makes a call; one whose session was lost starts a new one.
+  // A few more join until "proven" says that every server was used.
 
-  async wake(spread) {
+  async wake(proven) {
     for (const [i, client] of this.#open.entries()) {
       try {
         await client.listTools();
 
       } catch (e) {
-        this.#say(`client ${i + 1}: ${first(e)}; starts a new session`);
+        this.#say(`client ${i + 1} speaks again: ${reason(e)}; `
+                  + 'starts a new session');
         await this.#replace(i);
       }
     }
 
-    for (let i = 0; i < 4 && !await spread(); i++) {
+    for (let i = 0; i < 4 && !await proven(); i++) {
       this.#open.push(await this.#start());
     }
   }
@@ -57,7 +58,7 @@ export class Clients {
       this.#open[i] = await this.#start();
 
     } catch (e) {
-      this.#say(`client ${i + 1}: ${first(e)}`);
+      this.#say(`client ${i + 1}: ${reason(e)}`);
     }
   }
 
@@ -81,6 +82,11 @@ export class Clients {
 }
 
 
-function first(e) {
-  return String(e.message).split('\n')[0].slice(0, 120);
+// "400 No such session" of an HTTP error, whatever else the SDK says.
+
+function reason(e) {
+  const text = /"message":"([^"]*)"/.exec(e.message)?.[1]
+               ?? String(e.message).split('\n')[0];
+
+  return `${e.code ?? ''} ${text.slice(0, 80)}`.trim();
 }

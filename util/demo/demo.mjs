@@ -132,8 +132,8 @@ async function startNginx(port) {
 
   text = text.replace('listen 127.0.0.1:8080', `listen 127.0.0.1:${port}`);
   servers.forEach((s, i) => {
-    text = text.replace(`server 127.0.0.1:${3001 + i};`,
-                        `server 127.0.0.1:${s.port};`);
+    text = text.replace(`server 127.0.0.1:${3001 + i} `,
+                        `server 127.0.0.1:${s.port} `);
   });
   fs.writeFileSync(path.join(folder, 'demo.conf'), text);
 
@@ -198,10 +198,8 @@ async function live() {
     const lost = all.map(watch).some((x) => x);
 
     if (lost) {
-      say('a session was lost with its server; its client speaks again:');
       await clients.wake(async () => (await peers())
-        .every((p) => p.sessions > 0 || p.state === 'degraded'
-                      || p.state === 'parked'));
+        .every((p) => p.state !== 'connecting'));
     }
 
     await sleep(200);
