@@ -800,7 +800,7 @@ ngx_mcp_call_answer(ngx_mcp_call_t *call, ngx_http_upstream_t *u)
     h = u->headers_in.content_type;
 
     if (h != NULL) {
-        call->content_type = h->value;
+        call->media = mcp_rpc_media((char *) h->value.data, h->value.len);
     }
 
     h = u->headers_in.content_encoding;

@@ -16,6 +16,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "mcp/mcp_rpc.h"
 #include "ngx_mcp_capture.h"
 #include "ngx_mcp_endpoint.h"
 #include "ngx_mcp_request.h"
@@ -53,8 +54,7 @@ struct ngx_mcp_call_s {
     /* the answer's */
 
     ngx_mcp_outcome_t               outcome;
-    ngx_str_t                       content_type;
-                                                /* valid in body_handler */
+    mcp_media_t                     media;      /* of its body */
     off_t                           length;     /* Content-Length or -1 */
     time_t                          retry_after;
                                                 /* in s, -1: none */

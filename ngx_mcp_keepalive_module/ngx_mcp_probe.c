@@ -539,16 +539,13 @@ ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
 static ngx_int_t
 ngx_mcp_probe_body(ngx_mcp_call_t *call, u_char *data, size_t len)
 {
-    mcp_media_t       media;
     ngx_mcp_probe_t  *p;
 
     p = call->data;
     p->bytes += len;
 
     if (p->reader == NULL) {
-        media = mcp_rpc_media((char *) call->content_type.data,
-                              call->content_type.len);
-        p->reader = mcp_rpc_reader_create(media, p->id, call->length);
+        p->reader = mcp_rpc_reader_create(call->media, p->id, call->length);
     }
 
     if (p->reader != NULL && !call->encoded
@@ -648,10 +645,7 @@ ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
     f->status = call->status;
     f->error = call->capture.text[0] ? call->capture.text : NULL;
 
-    f->media = call->header
-               ? mcp_rpc_media((char *) call->content_type.data,
-                               call->content_type.len)
-               : MCP_MEDIA_NONE;
+    f->media = call->media;
 
     if (call->header && (call->complete || call->answered)) {
         f->stage = MCP_STAGE_DONE;

@@ -211,7 +211,10 @@ ngx_mcp_record_due(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
                               ngx_murmur_hash2((u_char *) &s->use_ms, 8)
                               ^ (uint32_t) s->node.key);
 
-    if (policy->max_idle && due >= s->client_ms + policy->max_idle
+    /* not only would it be late: it must not be sent late */
+
+    if (policy->max_idle
+        && ngx_max(due, now) >= s->client_ms + policy->max_idle
         && !ngx_mcp_record_streaming(s, now))
     {
         return NGX_MCP_NEVER;

@@ -115,6 +115,7 @@ ngx_mcp_status_handler(ngx_http_request_t *r)
     size_t                len;
     json_t               *json;
     ngx_int_t             rc;
+    ngx_str_t             format;
     ngx_mcp_main_conf_t  *mcf;
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
@@ -124,6 +125,12 @@ ngx_mcp_status_handler(ngx_http_request_t *r)
     rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK) {
         return rc;
+    }
+
+    if (ngx_http_arg(r, (u_char *) "format", 6, &format) == NGX_OK
+        && (format.len != 4 || ngx_strncmp(format.data, "json", 4) != 0))
+    {
+        return NGX_HTTP_BAD_REQUEST;
     }
 
     mcf = ngx_http_get_module_main_conf(r, ngx_mcp_keepalive_module);

@@ -49,7 +49,7 @@ sub cancelled {
     my $nginx = nginx(
         fakes => [$fake], valgrind => 1, workers => 2,
         upstream => 'mcp_keepalive zone=mcp:1m interval=300ms rate=5000'
-                  . ' timeout=400ms failures=100000; keepalive 4;');
+                  . ' timeout=250ms failures=100000; keepalive 4;');
     my @clients = clients($nginx, 60);
 
     # a call is proof: only a connected peer bears so many failures
