@@ -18,9 +18,13 @@
 #include "ngx_mcp_rr.h"
 
 
-/* The tick comes when something is due, within these bounds, in ms. */
+/*
+ * The tick comes when something is due, within these bounds, in ms; at least so
+ * many times an interval, since what is due may have become so elsewhere.
+ */
 #define NGX_MCP_TICK_MIN      100
 #define NGX_MCP_TICK_MAX      500
+#define NGX_MCP_TICK_SHARE    4
 
 /* Holds of the lock in one go, NGX_MCP_LOCK_NODES sessions each. */
 #define NGX_MCP_TICK_HOLDS    16
@@ -51,6 +55,7 @@ typedef struct {
 } ngx_mcp_probe_t;
 
 
+static ngx_msec_t ngx_mcp_probe_tick_max(void);
 static void ngx_mcp_probe_tick(ngx_event_t *ev);
 static void ngx_mcp_probe_schedule(ngx_mcp_due_t *due);
 static void ngx_mcp_probe_attempts(ngx_mcp_due_t *due);
@@ -82,6 +87,7 @@ static void ngx_mcp_probe_close(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel);
 
 
 static ngx_event_t            ngx_mcp_tick;
+static ngx_msec_t             ngx_mcp_tick_max;
 static ngx_connection_t       ngx_mcp_tick_dummy;
 static ngx_mcp_main_conf_t   *ngx_mcp_probe_conf;
 
@@ -104,6 +110,7 @@ ngx_mcp_probe_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
+    ngx_mcp_tick_max = ngx_mcp_probe_tick_max();
     ngx_mcp_tick_dummy.fd = (ngx_socket_t) -1;
 
     ngx_mcp_tick.handler = ngx_mcp_probe_tick;
@@ -112,9 +119,32 @@ ngx_mcp_probe_init_process(ngx_cycle_t *cycle)
     ngx_mcp_tick.cancelable = 1;
 
     ngx_add_timer(&ngx_mcp_tick,
-                  NGX_MCP_TICK_MIN + ngx_random() % NGX_MCP_TICK_MAX);
+                  NGX_MCP_TICK_MIN + ngx_random() % ngx_mcp_tick_max);
 
     return NGX_OK;
+}
+
+
+static ngx_msec_t
+ngx_mcp_probe_tick_max(void)
+{
+    ngx_msec_t            max, share;
+    ngx_uint_t            i;
+    ngx_mcp_srv_conf_t  **conf;
+
+    max = NGX_MCP_TICK_MAX;
+    conf = ngx_mcp_probe_conf->upstreams.elts;
+
+    for (i = 0; i < ngx_mcp_probe_conf->upstreams.nelts; i++) {
+
+        share = conf[i]->policy.interval / NGX_MCP_TICK_SHARE;
+
+        if (share) {
+            max = ngx_min(max, share);
+        }
+    }
+
+    return ngx_max(max, NGX_MCP_TICK_MIN);
 }
 
 
@@ -151,20 +181,37 @@ ngx_mcp_probe_tick(ngx_event_t *ev)
 }
 
 
+/* The next tick is no later than what is due, and than it was to be. */
+
 static void
 ngx_mcp_probe_schedule(ngx_mcp_due_t *due)
 {
-    uint64_t  delay;
+    uint64_t    delay;
+    ngx_msec_t  now;
 
-    delay = (due->wake > ngx_current_msec) ? due->wake - ngx_current_msec : 0;
+    now = ngx_current_msec;
 
-    delay = ngx_min(delay, NGX_MCP_TICK_MAX);
+    delay = (due->wake > now) ? due->wake - now : 0;
+
+    delay = ngx_min(delay, ngx_mcp_tick_max);
     delay = ngx_max(delay, NGX_MCP_TICK_MIN);
+
+    if (ngx_mcp_tick.timer_set
+        && (ngx_msec_int_t) (ngx_mcp_tick.timer.key - now)
+           <= (ngx_msec_int_t) delay)
+    {
+        return;
+    }
 
     /* the workers of one instance drift apart */
 
-    ngx_add_timer(&ngx_mcp_tick,
-                  (ngx_msec_t) (delay + ngx_random() % (delay / 10)));
+    delay += ngx_random() % (delay / 10);
+
+    if (ngx_mcp_tick.timer_set) {
+        ngx_del_timer(&ngx_mcp_tick);
+    }
+
+    ngx_add_timer(&ngx_mcp_tick, (ngx_msec_t) delay);
 }
 
 
@@ -793,7 +840,10 @@ ngx_mcp_probe_end(ngx_mcp_probe_t *p)
         /* a place is free: those that waited for it need not wait for a tick */
 
         ngx_memzero(&due, sizeof(ngx_mcp_due_t));
+        due.wake = (uint64_t) -1;
+
         ngx_mcp_probe_pump(zone, peer, NGX_MCP_END_HOLDS, &due);
+        ngx_mcp_probe_schedule(&due);
     }
 }
 
