@@ -47,6 +47,7 @@ static ssize_t ngx_mcp_call_send(ngx_connection_t *c, u_char *buf,
     size_t size);
 static ngx_chain_t *ngx_mcp_call_send_chain(ngx_connection_t *c,
     ngx_chain_t *in, off_t limit);
+static ngx_int_t ngx_mcp_call_precontent(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_call_header_filter(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_call_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in);
@@ -61,14 +62,28 @@ static ngx_socket_t  ngx_mcp_call_fd = (ngx_socket_t) -1;
 static ngx_queue_t   ngx_mcp_calls;
 
 
-void
-ngx_mcp_call_init(void)
+ngx_int_t
+ngx_mcp_call_init(ngx_conf_t *cf)
 {
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
     ngx_mcp_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_mcp_call_header_filter;
 
     ngx_mcp_next_body_filter = ngx_http_top_body_filter;
     ngx_http_top_body_filter = ngx_mcp_call_body_filter;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_mcp_call_precontent;
+
+    return NGX_OK;
 }
 
 
@@ -158,11 +173,14 @@ ngx_mcp_call_start(ngx_mcp_call_t *call)
 void
 ngx_mcp_call_cancel_all(void)
 {
-    ngx_queue_t     *q;
+    ngx_queue_t     *q, *next;
     ngx_mcp_call_t  *call;
 
-    while (!ngx_queue_empty(&ngx_mcp_calls)) {
-        q = ngx_queue_head(&ngx_mcp_calls);
+    for (q = ngx_queue_head(&ngx_mcp_calls);
+         q != ngx_queue_sentinel(&ngx_mcp_calls);
+         q = next)
+    {
+        next = ngx_queue_next(q);
         call = ngx_queue_data(q, ngx_mcp_call_t, queue);
 
         call->cancelled = 1;
@@ -240,10 +258,10 @@ ngx_mcp_call_connection(ngx_mcp_call_t *call, ngx_listening_t *ls)
     c->read->handler = ngx_mcp_call_event;
     c->write->handler = ngx_mcp_call_event;
 
-    /* "active": never added to the event method; "eof": closed at once */
+    /* never added to, nor deleted from, the event method; "eof": closed at once */
 
-    c->read->active = (ngx_event_flags & NGX_USE_CLEAR_EVENT) ? 1 : 0;
-    c->write->active = c->read->active;
+    c->read->active = 1;
+    c->write->active = (ngx_event_flags & NGX_USE_CLEAR_EVENT) ? 1 : 0;
     c->read->eof = 1;
     c->write->ready = 1;
 
@@ -309,6 +327,13 @@ ngx_mcp_call_request(ngx_mcp_call_t *call, ngx_http_request_t *r,
     r->http_state = NGX_HTTP_PROCESS_REQUEST_STATE;
     r->internal = 1;
 
+#if (NGX_STAT_STUB)
+    (void) ngx_atomic_fetch_add(ngx_stat_reading, -1);
+    r->stat_reading = 0;
+    (void) ngx_atomic_fetch_add(ngx_stat_writing, 1);
+    r->stat_writing = 1;
+#endif
+
     r->read_event_handler = ngx_http_request_empty_handler;
     r->write_event_handler = ngx_http_request_empty_handler;
 
@@ -356,9 +381,11 @@ ngx_mcp_call_request(ngx_mcp_call_t *call, ngx_http_request_t *r,
 static ngx_int_t
 ngx_mcp_call_headers(ngx_mcp_call_t *call, ngx_http_request_t *r)
 {
-    ngx_uint_t         i;
-    ngx_keyval_t      *kv;
-    ngx_table_elt_t   *h;
+    ngx_uint_t                  i;
+    ngx_keyval_t               *kv;
+    ngx_table_elt_t            *h;
+    ngx_http_header_t          *hh;
+    ngx_http_core_main_conf_t  *cmcf;
     static ngx_str_t   host = ngx_string("Host");
     static ngx_str_t   type = ngx_string("Content-Type");
     static ngx_str_t   json = ngx_string("application/json");
@@ -380,6 +407,7 @@ ngx_mcp_call_headers(ngx_mcp_call_t *call, ngx_http_request_t *r)
     r->headers_in.content_type = h;
     r->headers_in.content_length_n = call->body.len;
 
+    cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
     kv = call->headers->elts;
 
     for (i = 0; i < call->headers->nelts; i++) {
@@ -389,12 +417,11 @@ ngx_mcp_call_headers(ngx_mcp_call_t *call, ngx_http_request_t *r)
             return NGX_ERROR;
         }
 
-        if (kv[i].key.len == sizeof("Authorization") - 1
-            && ngx_strncmp(h->lowcase_key, "authorization",
-                           sizeof("authorization") - 1)
-               == 0)
-        {
-            r->headers_in.authorization = h;
+        hh = ngx_hash_find(&cmcf->headers_in_hash, h->hash, h->lowcase_key,
+                           h->key.len);
+
+        if (hh && hh->handler(r, h, hh->offset) != NGX_OK) {
+            return NGX_ERROR;
         }
     }
 
@@ -482,6 +509,8 @@ ngx_mcp_call_context(ngx_mcp_call_t *call, ngx_http_request_t *r)
     ctx->start = ngx_current_msec;
     ctx->fresh = call->fresh;
 
+    call->ctx = ctx;
+
     ngx_http_set_ctx(r, ctx, ngx_mcp_keepalive_module);
 
     return NGX_OK;
@@ -519,9 +548,7 @@ ngx_mcp_call_run(ngx_mcp_call_t *call, ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    /* no cache is asked for a method it does not know */
-
-    sr->method = NGX_HTTP_UNKNOWN;
+    sr->method = NGX_HTTP_POST;
     sr->method_name = r->method_name;
 
     sr->error_page = 1;
@@ -568,10 +595,23 @@ ngx_mcp_call_cancel(ngx_mcp_call_t *call)
         (*sr->upstream->cleanup)(sr);
 
     } else {
+
+        /* the error must reach the core as it is, or it may wait for output */
+
+        sr->post_subrequest = NULL;
+
+        (void) ngx_mcp_request_quiet(sr);
         ngx_http_finalize_request(sr, NGX_ERROR);
     }
 
     ngx_http_run_posted_requests(c);
+
+    if (call->request != NULL) {
+
+        /* held by an operation in a thread: asked again until it lets go */
+
+        ngx_add_timer(&call->timer, NGX_MCP_CALL_GRACE);
+    }
 }
 
 
@@ -591,12 +631,7 @@ ngx_mcp_call_cleanup(void *data)
 {
     ngx_mcp_call_t  *call = data;
 
-    ngx_mcp_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(call->request->main,
-                                  ngx_mcp_keepalive_module);
-
-    call->outcome = ctx->outcome;
+    call->outcome = call->ctx->outcome;
 
     if (call->timer.timer_set) {
         ngx_del_timer(&call->timer);
@@ -617,6 +652,7 @@ ngx_mcp_call_timer(ngx_event_t *ev)
     ngx_mcp_call_t  *call = ev->data;
 
     call->timedout = !call->answered;
+    call->ctx->outcome.timedout = call->timedout;
 
     ngx_mcp_call_cancel(call);
 }
@@ -697,6 +733,23 @@ ngx_mcp_call_send_chain(ngx_connection_t *c, ngx_chain_t *in, off_t limit)
     }
 
     return NULL;
+}
+
+
+/* The location is chosen: from here on no cache may know the method. */
+
+static ngx_int_t
+ngx_mcp_call_precontent(ngx_http_request_t *r)
+{
+    ngx_mcp_ctx_t  *ctx;
+
+    ctx = ngx_mcp_request_ctx(r);
+
+    if (ctx != NULL && ctx->call != NULL) {
+        r->method = NGX_HTTP_UNKNOWN;
+    }
+
+    return NGX_DECLINED;
 }
 
 
@@ -790,7 +843,8 @@ ngx_mcp_call_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 static void
 ngx_mcp_call_answer(ngx_mcp_call_t *call, ngx_http_upstream_t *u)
 {
-    ngx_table_elt_t  *h;
+    ngx_table_elt_t   *h;
+    static ngx_str_t   encoding = ngx_string("Content-Encoding");
 
     call->header = 1;
     call->status = u->headers_in.status_n;
@@ -803,7 +857,7 @@ ngx_mcp_call_answer(ngx_mcp_call_t *call, ngx_http_upstream_t *u)
         call->media = mcp_rpc_media((char *) h->value.data, h->value.len);
     }
 
-    h = u->headers_in.content_encoding;
+    h = ngx_mcp_request_header(&u->headers_in.headers, &encoding);
 
     if (h != NULL && h->value.len
         && ngx_strcasecmp(h->value.data, (u_char *) "identity") != 0)

@@ -71,15 +71,16 @@ struct ngx_mcp_call_s {
     /* private */
 
     ngx_connection_t               *connection;
-    ngx_http_request_t             *request;    /* the subrequest */
+    ngx_http_request_t             *request;    /* the subrequest; NULL: over */
+    ngx_mcp_ctx_t                  *ctx;
     ngx_queue_t                     queue;      /* of the calls in flight */
     ngx_event_t                     timer;
     ngx_event_t                     end;
 };
 
 
-/* Puts the filters in place; in postconfiguration. */
-void ngx_mcp_call_init(void);
+/* Puts the filters in place; in postconfiguration.  NGX_ERROR: memory. */
+ngx_int_t ngx_mcp_call_init(ngx_conf_t *cf);
 
 /* The descriptor all calls of a process share; NGX_ERROR: logged. */
 ngx_int_t ngx_mcp_call_init_process(ngx_cycle_t *cycle);

@@ -56,7 +56,7 @@ ngx_mcp_capture_write(ngx_log_t *log, ngx_uint_t level, u_char *buf,
     ngx_mcp_capture_t  *capture = log->wdata;
 
     size_t   n;
-    u_char  *p, *last;
+    u_char  *p, *last, *quote;
 
     last = buf + len;
 
@@ -69,6 +69,15 @@ ngx_mcp_capture_write(ngx_log_t *log, ngx_uint_t level, u_char *buf,
     p = ngx_strlchr(buf, last, ']');
     p = p ? ngx_strlchr(p, last, ':') : NULL;
     p = (p && last - p > 2) ? p + 2 : buf;
+
+    /* what is quoted may be an address with a secret in it */
+
+    quote = ngx_strlchr(p, last, '"');
+    last = quote ? quote : last;
+
+    while (last > p && last[-1] == ' ') {
+        last--;
+    }
 
     n = last - p;
 
@@ -102,7 +111,7 @@ ngx_mcp_capture_errno(u_char *p, u_char *last)
             p++;
         }
 
-        if (p > start && p < last && *p == ':') {
+        if (p > start && last - p > 1 && p[0] == ':' && p[1] == ' ') {
             n = ngx_atoi(start, p - start);
             return (n == NGX_ERROR) ? 0 : n;
         }

@@ -56,6 +56,9 @@ static char *ngx_mcp_conf_check_upstream(ngx_conf_t *cf,
 
 
 extern ngx_module_t  ngx_http_upstream_keepalive_module;
+#if (NGX_HTTP_UPSTREAM_STICKY)
+extern ngx_module_t  ngx_http_upstream_sticky_module;
+#endif
 
 
 #define ngx_mcp_policy(field)  offsetof(ngx_mcp_srv_conf_t, policy.field)
@@ -393,6 +396,25 @@ ngx_mcp_conf_check_upstream(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
                       &us->host, us->file_name, us->line);
         return NGX_CONF_ERROR;
     }
+
+#if (NGX_HTTP_UPSTREAM_STICKY)
+    {
+    void  **sticky;
+
+    /* what "sticky" replaced comes first in its configuration */
+
+    sticky = ngx_http_conf_upstream_srv_conf(us,
+                                             ngx_http_upstream_sticky_module);
+
+    if (conf->pin && *sticky != NULL) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"sticky\" cannot be used with \"mcp_pin on\" "
+                      "in upstream \"%V\" in %s:%ui",
+                      &us->host, us->file_name, us->line);
+        return NGX_CONF_ERROR;
+    }
+    }
+#endif
 
     /* the size of its pool comes first in every version of "keepalive" */
 

@@ -21,11 +21,11 @@ ngx_mcp_endpoint_text(ngx_http_request_t *r, size_t max)
 {
     size_t             len;
     u_char            *p, buf[NGX_SOCKADDR_STRLEN];
+    const char        *udp;
     ngx_str_t          text, local, host, scheme, *listen, *uri;
     ngx_connection_t  *c;
 
     ngx_str_null(&text);
-    ngx_str_null(&host);
 
     c = r->main->connection;
 
@@ -37,9 +37,10 @@ ngx_mcp_endpoint_text(ngx_http_request_t *r, size_t max)
     local = ngx_mcp_endpoint_local(c, buf);
     uri = &r->main->unparsed_uri;
 
-    if (r->main->headers_in.host) {
-        host = r->main->headers_in.host->value;
-    }
+    /* HTTP/3 has no Host of its own */
+
+    host = r->main->headers_in.host ? r->main->headers_in.host->value
+                                    : r->main->headers_in.server;
 
     ngx_str_set(&scheme, "http");
 
@@ -49,7 +50,12 @@ ngx_mcp_endpoint_text(ngx_http_request_t *r, size_t max)
     }
 #endif
 
-    len = listen->len + local.len + scheme.len + host.len + uri->len + 4;
+    /* TCP and UDP may share an address, but not their servers */
+
+    udp = (c->listening->type == SOCK_DGRAM) ? "/udp" : "";
+
+    len = listen->len + ngx_strlen(udp) + local.len + scheme.len + host.len
+          + uri->len + 4;
 
     if (uri->len == 0 || len > max) {
         return text;
@@ -62,8 +68,8 @@ ngx_mcp_endpoint_text(ngx_http_request_t *r, size_t max)
 
     text.data = p;
 
-    text.len = ngx_sprintf(p, "%V\n%V\n%V\n%V\n%V", listen, &local, &scheme,
-                           &host, uri)
+    text.len = ngx_sprintf(p, "%V%s\n%V\n%V\n%V\n%V", listen, udp, &local,
+                           &scheme, &host, uri)
                - p;
 
     return text;
@@ -109,7 +115,9 @@ ngx_mcp_endpoint_parse(ngx_str_t *text, ngx_mcp_endpoint_t *e)
 ngx_http_addr_conf_t *
 ngx_mcp_endpoint_address(ngx_mcp_endpoint_t *e, ngx_listening_t **lsp)
 {
+    int                   type;
     ngx_uint_t            i, n;
+    ngx_str_t             listen;
     ngx_listening_t      *ls;
     ngx_http_port_t      *port;
     ngx_http_in_addr_t   *addr;
@@ -118,15 +126,25 @@ ngx_mcp_endpoint_address(ngx_mcp_endpoint_t *e, ngx_listening_t **lsp)
     struct in6_addr       inaddr6;
 #endif
 
+    type = SOCK_STREAM;
+    listen = e->listen;
+
+    if (listen.len > 4
+        && ngx_strncmp(listen.data + listen.len - 4, "/udp", 4) == 0)
+    {
+        type = SOCK_DGRAM;
+        listen.len -= 4;
+    }
+
     ls = ngx_cycle->listening.elts;
 
     for (i = 0; i < ngx_cycle->listening.nelts; i++) {
 
         if (ls[i].handler == ngx_http_init_connection
             && ls[i].servers != NULL
-            && ls[i].addr_text.len == e->listen.len
-            && ngx_strncmp(ls[i].addr_text.data, e->listen.data,
-                           e->listen.len)
+            && ls[i].type == type
+            && ls[i].addr_text.len == listen.len
+            && ngx_strncmp(ls[i].addr_text.data, listen.data, listen.len)
                == 0)
         {
             break;

@@ -22,6 +22,7 @@ static void ngx_mcp_filter_get(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_uint_t status);
 static void ngx_mcp_filter_delete(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_uint_t status);
+static ngx_uint_t ngx_mcp_filter_cached(ngx_http_request_t *r);
 static mcp_media_t ngx_mcp_filter_media(ngx_http_request_t *r);
 
 
@@ -45,7 +46,7 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
     ctx = ngx_mcp_request_ctx(r);
 
     if (ctx == NULL || ctx->call != NULL || ctx->untracked
-        || r->upstream == NULL)
+        || r->upstream == NULL || ngx_mcp_filter_cached(r))
     {
         return ngx_mcp_next_header_filter(r);
     }
@@ -184,6 +185,17 @@ ngx_mcp_filter_delete(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         ngx_mcp_session_stop(policy, &ctx->session.ref, client.owner,
                              NGX_MCP_STOP_DELETE);
     }
+}
+
+
+static ngx_uint_t
+ngx_mcp_filter_cached(ngx_http_request_t *r)
+{
+#if (NGX_HTTP_CACHE)
+    return r->cached;
+#else
+    return 0;
+#endif
 }
 
 

@@ -208,9 +208,8 @@ ngx_mcp_init(ngx_conf_t *cf)
     }
 
     ngx_mcp_filter_init();
-    ngx_mcp_call_init();
 
-    return NGX_OK;
+    return ngx_mcp_call_init(cf);
 }
 
 

@@ -694,23 +694,22 @@ ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
 
     f->media = call->media;
 
+    if (!o->contacted || !o->done) {
+
+        /* whoever answered, it was not the peer; the text may name a URI */
+
+        f->stage = MCP_STAGE_LOCAL;
+        f->error = NULL;
+        return;
+    }
+
     if (call->header && (call->complete || call->answered)) {
         f->stage = MCP_STAGE_DONE;
         return;
     }
 
+    f->stage = o->stage;
     f->timedout = call->timedout || o->timedout;
-
-    if (!o->contacted || (!o->done && !call->timedout)) {
-        f->stage = MCP_STAGE_LOCAL;
-        f->timedout = 0;
-
-    } else if (!o->done) {
-        f->stage = MCP_STAGE_CONNECT;
-
-    } else {
-        f->stage = o->stage;
-    }
 
     if (f->stage == MCP_STAGE_CONNECT
         && ngx_mcp_capture_local(&call->capture))

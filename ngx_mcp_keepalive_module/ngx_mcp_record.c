@@ -157,6 +157,8 @@ ngx_mcp_record_free(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
     ngx_rbtree_delete(&zone->sh->sessions, &s->node);
     ngx_rbtree_delete(&zone->sh->wake, &s->wake);
 
+    ngx_mcp_zone_crash();
+
     ngx_mcp_record_endpoint_drop(zone, s->endpoint);
     ngx_mcp_zone_text_free(zone, s->headers);
 

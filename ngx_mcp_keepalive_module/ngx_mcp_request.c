@@ -271,7 +271,9 @@ ngx_mcp_request_quiet(ngx_http_request_t *r)
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    if (clcf->error_pages == NULL && !clcf->log_subrequest) {
+    if (clcf->error_pages == NULL && !clcf->log_subrequest
+        && clcf->post_action.data == NULL)
+    {
         return NGX_OK;
     }
 
@@ -292,6 +294,7 @@ ngx_mcp_request_quiet(ngx_http_request_t *r)
     clcf = (ngx_http_core_loc_conf_t *) loc_conf;
     clcf->error_pages = NULL;
     clcf->log_subrequest = 0;
+    ngx_str_null(&clcf->post_action);
 
     r->loc_conf[ngx_http_core_module.ctx_index] = clcf;
 

@@ -80,8 +80,8 @@ ngx_table_elt_t *ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name);
 ngx_int_t ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id);
 
 /*
- * Gives a request of our own its location without error pages and without an
- * access log for subrequests.  NGX_ERROR: no memory.
+ * Gives a request of our own its location without error pages, post_action and
+ * an access log for subrequests.  NGX_ERROR: no memory.
  */
 ngx_int_t ngx_mcp_request_quiet(ngx_http_request_t *r);
 

@@ -11,6 +11,15 @@
 #include "ngx_mcp_rr.h"
 
 
+/* A draining peer takes no new sessions, but keeps those it has. */
+
+#if (NGX_HTTP_UPSTREAM_STICKY)
+#define ngx_mcp_rr_down(peer)  ((peer)->down & ~NGX_HTTP_UPSTREAM_DRAINING)
+#else
+#define ngx_mcp_rr_down(peer)  ((peer)->down)
+#endif
+
+
 static ngx_http_upstream_rr_peer_t *ngx_mcp_rr_find(
     ngx_http_upstream_rr_peers_t *peers, ngx_str_t *name, ngx_uint_t *n);
 static ngx_int_t ngx_mcp_rr_take(ngx_http_upstream_rr_peers_t *peers,
@@ -30,6 +39,10 @@ ngx_mcp_rr_select(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
 
     rrp = data;
     primary = us->peer.data;
+
+    if (primary == NULL) {
+        return NGX_DECLINED;
+    }
 
     /* every balancer of nginx has these data first in its own */
 
@@ -85,7 +98,7 @@ ngx_mcp_rr_address(ngx_http_upstream_srv_conf_t *us, ngx_str_t *name,
 
         peer = ngx_mcp_rr_find(peers, name, &n);
 
-        if (peer != NULL && !peer->down
+        if (peer != NULL && !ngx_mcp_rr_down(peer)
             && peer->socklen <= (socklen_t) sizeof(ngx_sockaddr_t))
         {
             ngx_memcpy(sa, peer->sockaddr, peer->socklen);
@@ -133,7 +146,7 @@ ngx_mcp_rr_take(ngx_http_upstream_rr_peers_t *peers,
             / (8 * sizeof(uintptr_t));
     i = n / (8 * sizeof(uintptr_t));
 
-    if (peer->down || i >= words
+    if (ngx_mcp_rr_down(peer) || i >= words
         || (peer->max_conns && peer->conns >= peer->max_conns))
     {
         return NGX_BUSY;

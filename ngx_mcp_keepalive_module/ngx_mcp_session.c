@@ -428,6 +428,8 @@ ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
     s->serial = ++zone->sh->serial;
     s->state = NGX_MCP_SESSION_FRESH;
 
+    ngx_mcp_zone_crash();
+
     s->node.key = hash;
     ngx_rbtree_insert(&zone->sh->sessions, &s->node);
 
@@ -633,6 +635,8 @@ ngx_mcp_session_headers(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
     old = s->headers;
     s->headers = 0;
 
+    ngx_mcp_zone_crash();
+
     ngx_mcp_zone_text_free(zone, old);
 
     for (tries = NGX_MCP_EVICT_TRIES;
@@ -661,6 +665,8 @@ ngx_mcp_session_move(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
     ngx_uint_t state, uint32_t peer)
 {
     ngx_mcp_record_leave(zone, s);
+
+    ngx_mcp_zone_crash();
 
     s->state = state;
     s->peer = peer;

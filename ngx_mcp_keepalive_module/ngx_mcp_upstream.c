@@ -126,6 +126,14 @@ ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
     conf = ngx_mcp_conf_upstream(us);
     ctx = ngx_mcp_request_ctx(r);
 
+    if (r->upstream->schema.len < 4
+        || ngx_strncmp(r->upstream->schema.data, "http", 4) != 0)
+    {
+        /* not by proxy_pass: none of ours */
+
+        return (ctx && ctx->call) ? NGX_ERROR : conf->chain_init_peer(r, us);
+    }
+
     if (ctx == NULL || ctx->call == NULL) {
 
         if (ngx_mcp_request_start(r, conf) != NGX_OK) {
@@ -211,6 +219,10 @@ ngx_mcp_upstream_get_pinned(ngx_peer_connection_t *pc, void *data)
         return rc;
     }
 
+    if (hook->ctx->call) {
+        return NGX_BUSY;
+    }
+
     ngx_log_error(NGX_LOG_WARN, pc->log, 0,
                   "mcp upstream \"%V\" has a balancer that cannot be pinned",
                   &hook->upstream->host);
@@ -263,6 +275,10 @@ ngx_mcp_upstream_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
     ngx_mcp_hook_t  *hook = data;
 
     ngx_mcp_upstream_outcome(hook->request, pc, &hook->ctx->outcome);
+
+    if (hook->ctx->outcome.timedout) {
+        state |= NGX_PEER_FAILED;
+    }
 
     hook->free(pc, hook->data, state);
 
@@ -342,6 +358,14 @@ ngx_mcp_upstream_save_session(ngx_peer_connection_t *pc, void *data)
 static void
 ngx_mcp_upstream_close(ngx_connection_t *c)
 {
+    c->log = ngx_cycle->log;
+    c->read->log = c->log;
+    c->write->log = c->log;
+
+    if (c->pool) {
+        c->pool->log = c->log;
+    }
+
 #if (NGX_HTTP_SSL)
 
     if (c->ssl) {

@@ -145,6 +145,8 @@ ngx_mcp_zone_alloc(ngx_mcp_zone_t *zone, uint32_t kind)
         return NULL;
     }
 
+    ngx_mcp_zone_crash();
+
     ngx_memzero(slot, NGX_MCP_SLOT_SIZE);
 
     slot->kind = kind;
@@ -168,11 +170,15 @@ ngx_mcp_zone_free(ngx_mcp_zone_t *zone, void *data)
     /* a text may have held a credential */
     ngx_explicit_memzero(slot, NGX_MCP_SLOT_SIZE);
 
+    ngx_mcp_zone_crash();
+
     slot->kind = NGX_MCP_SLOT_FREE;
     slot->next = sh->free;
 
     sh->free = ngx_mcp_zone_index(zone, slot);
     sh->nused--;
+
+    ngx_mcp_zone_crash();
 
     ngx_mcp_zone_text_free(zone, next);
 }
@@ -222,6 +228,8 @@ ngx_mcp_zone_text_store(ngx_mcp_zone_t *zone, u_char *data, size_t len)
 
         ngx_memcpy(text->data, data, n);
         text->len = len;
+
+        ngx_mcp_zone_crash();
 
         *link = ngx_mcp_zone_index(zone, text);
         link = &text->slot.next;
@@ -458,6 +466,29 @@ ngx_mcp_zone_digest(ngx_mcp_zone_t *zone, u_char *data, size_t len,
 }
 
 
+#if (NGX_MCP_CRASH)
+
+void
+ngx_mcp_zone_crash(void)
+{
+    static ngx_uint_t  left;
+
+    if (ngx_process != NGX_PROCESS_WORKER) {
+        return;
+    }
+
+    if (left == 0) {
+        left = 2 + ngx_random() % 1000;
+    }
+
+    if (--left == 1) {
+        (void) raise(SIGKILL);
+    }
+}
+
+#endif
+
+
 static ngx_int_t
 ngx_mcp_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
@@ -599,6 +630,9 @@ ngx_mcp_zone_insert(ngx_rbtree_node_t *temp, ngx_rbtree_node_t *node,
     }
 
     *p = node;
+
+    ngx_mcp_zone_crash();
+
     node->parent = temp;
     node->left = sentinel;
     node->right = sentinel;

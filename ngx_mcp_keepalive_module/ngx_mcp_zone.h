@@ -118,6 +118,18 @@ typedef struct {
 
 
 /*
+ * In a test build (BUILD=crash) a worker dies at one of these marks now and then,
+ * all of them in the middle of a change of the zone.
+ */
+
+#if (NGX_MCP_CRASH)
+void ngx_mcp_zone_crash(void);
+#else
+#define ngx_mcp_zone_crash()
+#endif
+
+
+/*
  * Declares zone "name" (size 0: declared elsewhere) for the module "tag".  The
  * same name gives the same zone.  NULL: the configuration is wrong, logged.
  */

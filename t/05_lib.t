@@ -11,7 +11,8 @@ my ($one, $two) = fakes(2);
 my $nginx = nginx(
     module => 0, workers => 2,
     upstream => 'keepalive 8;',
-    server => "location /two { proxy_pass http://%%fake2%%; }",
+    server => 'location /two { proxy_pass http://%%fake2%%;'
+            . ' proxy_http_version 1.0; }',
     fakes => [$one, $two],
     servers => [$one->addr]);
 

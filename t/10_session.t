@@ -31,7 +31,8 @@ grew('a second 2xx: ready', ready => 1);
 $c->call;
 grew('a call changes nothing');
 $c->initialize;
-grew('initialize with the old id: another one', learned => 1, active => 1);
+grew('initialize with the old id: another one in its place', learned => 1,
+     deleted => 1, ready => -1);
 $c->delete_session;
 grew('DELETE: forgotten', deleted => 1, active => -1);
 is($c->call->status, 404, 'a request after DELETE goes to the server');

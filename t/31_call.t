@@ -77,7 +77,7 @@ my @locations = (
     [last => 'rewrite ^/last(.*)$ /at_last$1 last;'],
     [try => 'try_files /no/such/file @try;'],
     [limit_req => 'limit_req zone=req burst=8 nodelay;'],
-    [limit_conn => 'limit_conn conn 1;'],
+    [limit_conn => 'limit_conn conn 4;'],
     [cache => 'proxy_cache cache; proxy_cache_methods POST;'
               . ' proxy_cache_key $uri$request_body;'
               . ' proxy_cache_valid any 1m;'],
@@ -117,7 +117,7 @@ my $first = 0;
 my $upstreams = join "\n", map {
     my $zone = $first++ ? 'zone=mcp' : 'zone=mcp:2m';
     "upstream up_$_ { server %%fake1%%; mcp_keepalive $zone interval=200ms"
-    . ' timeout=500ms max_idle=5s; mcp_reconnect backoff=500ms drain=off;'
+    . ' timeout=500ms max_idle=60s; mcp_reconnect backoff=500ms drain=off;'
     . ' keepalive 2; }'
 } @all;
 
@@ -152,10 +152,10 @@ my %client = map { $_ => client(
 
 my @steps = qw(initialize initialized);
 
-each_client([@client{@all}], \@steps, width => 20);
+my @opened = each_client([@client{@all}], \@steps, width => 20);
 
-is(scalar(grep { defined $_->session } values %client), scalar @all,
-   'all sessions are open');
+is(scalar(grep { $_->status =~ /^20[02]$/ } @opened), @all * @steps,
+   'all sessions are open') or diag(map { $_->text . "\n" } @opened);
 
 for my $case (@answers) {
     rule_for($case->[0], $case->[1]);
@@ -201,6 +201,8 @@ is(($args // {})->{uri}, '/args?a=%2f&b', 'args: kept as sent');
 
 # ---- nothing is left ----
 
+$fake->clear;
+each_client([@client{@all}], ['delete'], width => 20);
 eventually(sub { $nginx->fetch('/stub')->body
                  =~ /Active connections: 1\b.*Reading: 0 Writing: 1 /s },
            'all requests and connections are released', 12);

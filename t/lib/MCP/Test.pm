@@ -17,6 +17,9 @@ our @EXPORT = qw(client clients each_client eventually fake fakes finish
 
 my $finished = 0;
 
+# The END below has to run when a runner's patience ends, too.
+$SIG{$_} = sub { exit 1 } for qw(HUP INT TERM);
+
 
 sub import {
     my $target = caller;
