@@ -14,6 +14,7 @@
 #include "ngx_mcp_peer.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_request.h"
+#include "ngx_mcp_session.h"
 #include "ngx_mcp_status.h"
 #include "ngx_mcp_upstream.h"
 
@@ -234,6 +235,7 @@ ngx_mcp_init_module(ngx_cycle_t *cycle)
     for (i = 0; i < mcf->zones.nelts; i++) {
         ngx_mcp_zone_lock(zone[i]);
         zone[i]->sh->generation++;
+        zone[i]->sh->revisit = (zone[i]->sh->top != 0);
         ngx_mcp_zone_unlock(zone[i]);
     }
 
@@ -253,18 +255,24 @@ ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf)
     ngx_uint_t                   i, n;
     ngx_http_upstream_server_t  *server;
 
-    if (ngx_mcp_peer_upstream(&conf->policy) != NGX_OK) {
-        goto full;
+    while (ngx_mcp_peer_upstream(&conf->policy) != NGX_OK) {
+        if (ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK) {
+            goto full;
+        }
     }
 
     server = conf->upstream->servers ? conf->upstream->servers->elts : NULL;
 
     for (i = 0; server && i < conf->upstream->servers->nelts; i++) {
         for (n = 0; n < server[i].naddrs; n++) {
-            if (ngx_mcp_peer_add(&conf->policy, &server[i].addrs[n].name, 1)
-                == 0)
+            while (ngx_mcp_peer_add(&conf->policy, &server[i].addrs[n].name, 1)
+                   == 0)
             {
-                goto full;
+                if (server[i].addrs[n].name.len > NGX_MCP_PEER_NAME_MAX
+                    || ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK)
+                {
+                    goto full;
+                }
             }
         }
     }

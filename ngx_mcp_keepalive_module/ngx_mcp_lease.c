@@ -19,6 +19,12 @@
 /* A due session that must wait is looked at again after this, in ms. */
 #define NGX_MCP_DEFER           20
 
+/* ... and when a place is free, if it was to be within this, in ms. */
+#define NGX_MCP_DEFER_AHEAD     500
+
+/* The longest a session is left alone while something keeps it waiting. */
+#define NGX_MCP_WAIT_MAX        60000
+
 /* How many sessions of a peer are looked at for an attempt. */
 #define NGX_MCP_ATTEMPT_NODES   16
 
@@ -45,7 +51,7 @@ static void ngx_mcp_lease_credentials(ngx_mcp_policy_t *policy,
 static void ngx_mcp_lease_behind(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_due_t *due, uint64_t now);
 static ngx_mcp_session_slot_t *ngx_mcp_lease_attempt_session(
-    ngx_mcp_peer_slot_t *peer, uint64_t now);
+    ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer, uint64_t now);
 static void ngx_mcp_lease_fill(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_slot_t *peer, ngx_mcp_lease_t *lease);
 static void ngx_mcp_lease_take(ngx_mcp_policy_t *policy,
@@ -95,7 +101,7 @@ ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
 
             due->wake = ngx_min(due->wake, node->key);
 
-            if (peer == 0 || node->key > now + 2 * NGX_MCP_DEFER) {
+            if (peer == 0 || node->key > now + NGX_MCP_DEFER_AHEAD) {
                 break;
             }
 
@@ -104,10 +110,18 @@ ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
             }
         }
 
-        if (ngx_mcp_lease_look(zone, s, lease, due) == NGX_OK) {
-            rc = NGX_OK;
+        rc = ngx_mcp_lease_look(zone, s, lease, due);
+
+        if (rc == NGX_OK) {
             break;
         }
+
+        if (rc == NGX_BUSY && s->peer == peer) {
+            rc = NGX_DONE;
+            break;
+        }
+
+        rc = NGX_DONE;
     }
 
     ngx_mcp_zone_unlock(zone);
@@ -138,11 +152,33 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
 
     us = ngx_mcp_zone_slot(zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
 
-    for (q = us ? ngx_queue_head(&us->peers) : NULL, n = NGX_MCP_LOCK_NODES;
-         us && q != ngx_queue_sentinel(&us->peers) && n;
-         q = ngx_queue_next(q), n--)
-    {
+    if (us == NULL) {
+        ngx_mcp_zone_unlock(zone);
+        return NGX_DONE;
+    }
+
+    /* goes on after the peer looked at last, however many there are */
+
+    peer = ngx_mcp_zone_slot(zone, us->cursor, NGX_MCP_SLOT_PEER);
+    q = peer ? &peer->queue : &us->peers;
+
+    for (n = NGX_MCP_LOCK_NODES; n; n--) {
+
+        q = ngx_queue_next(q);
+
+        if (q == ngx_queue_sentinel(&us->peers)) {
+            us->cursor = 0;
+            break;
+        }
+
         peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
+        us->cursor = ngx_mcp_zone_index(zone, peer);
+
+        /* configured once, but not any more */
+
+        if (peer->generation && peer->generation != us->generation) {
+            continue;
+        }
 
         if (peer->health.state != MCP_PEER_DEGRADED
             && peer->health.state != MCP_PEER_PARKED)
@@ -160,7 +196,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
         ngx_mcp_lease_fill(policy, peer, lease);
         lease->attempt = 1;
 
-        s = ngx_mcp_lease_attempt_session(peer, now);
+        s = ngx_mcp_lease_attempt_session(policy, peer, now);
 
         if (s != NULL) {
             ngx_mcp_lease_take(policy, s, lease);
@@ -179,7 +215,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
 void
 ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel)
 {
-    uint64_t                 now, next;
+    uint64_t                 now;
     ngx_mcp_zone_t          *zone;
     ngx_mcp_policy_t        *policy;
     ngx_mcp_peer_slot_t     *peer;
@@ -195,22 +231,24 @@ ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel)
 
     if (s != NULL && s->lease_ms == lease->until) {
 
-        s->lease_ms = 0;
-        s->flags &= ~(NGX_MCP_FLAG_LEASED|NGX_MCP_FLAG_DEFERRED
-                      |NGX_MCP_FLAG_SPREAD);
+        s->lease_ms = rel->delay ? now + rel->delay : 0;
 
         if (rel->skipped) {
-            ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_SKIPPED_CONNECTIONS);
+            ngx_mcp_lease_defer(zone, s, NGX_MCP_COUNT_SKIPPED_CONNECTIONS);
+
+        } else {
+            s->flags &= ~(NGX_MCP_FLAG_DEFERRED|NGX_MCP_FLAG_SPREAD);
         }
 
         if (!rel->unused) {
             s->use_ms = now;
-            ngx_mcp_lease_stop(s, rel);
+
+            if (s->client_ms < lease->start) {
+                ngx_mcp_lease_stop(s, rel);
+            }
         }
 
-        next = ngx_mcp_record_next(policy, s, now);
-
-        ngx_mcp_record_wake(zone, s, ngx_max(next, now + rel->delay));
+        ngx_mcp_record_wake(zone, s, ngx_mcp_record_next(policy, s, now));
     }
 
     if (lease->attempt && rel->unused) {
@@ -220,7 +258,7 @@ ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel)
             && (peer->health.state == MCP_PEER_DEGRADED
                 || peer->health.state == MCP_PEER_PARKED))
         {
-            peer->health.next_attempt_ms = now + ngx_max(rel->delay,
+            peer->health.next_attempt_ms = now + ngx_max(rel->attempt_delay,
                                                          NGX_MCP_DEFER);
         }
     }
@@ -233,18 +271,46 @@ ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel)
 }
 
 
-ngx_uint_t
-ngx_mcp_session_succeeded(ngx_mcp_lease_t *lease)
+ngx_int_t
+ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout)
 {
-    ngx_uint_t               rc;
+    uint64_t                 now, hold;
+    ngx_int_t                rc;
+    ngx_mcp_zone_t          *zone;
+    ngx_mcp_peer_slot_t     *peer;
     ngx_mcp_session_slot_t  *s;
 
-    ngx_mcp_zone_lock(lease->policy->zone);
+    rc = NGX_DECLINED;
+    now = ngx_current_msec;
+    hold = timeout + NGX_MCP_PROBE_SLACK;
+    zone = lease->policy->zone;
 
-    s = ngx_mcp_record_find(lease->policy->zone, &lease->ref);
-    rc = (s != NULL && s->client_ms >= lease->start);
+    ngx_mcp_zone_lock(zone);
 
-    ngx_mcp_zone_unlock(lease->policy->zone);
+    s = ngx_mcp_record_find(zone, &lease->ref);
+    peer = ngx_mcp_zone_slot(zone, lease->peer, NGX_MCP_SLOT_PEER);
+
+    if (s != NULL && peer != NULL && s->lease_ms == lease->until) {
+
+        lease->until = ngx_max(lease->until + 1, now + hold);
+
+        s->lease_ms = lease->until;
+        ngx_mcp_record_wake(zone, s, lease->until);
+
+        if (lease->call) {
+            lease->call = ngx_mcp_peer_call_extend_locked(lease->policy, peer,
+                                                          lease->call,
+                                                          now + hold);
+        }
+
+        if (lease->attempt && peer->health.epoch == lease->epoch) {
+            peer->health.next_attempt_ms = now + hold;
+        }
+
+        rc = NGX_OK;
+    }
+
+    ngx_mcp_zone_unlock(zone);
 
     return rc;
 }
@@ -305,7 +371,10 @@ ngx_mcp_lease_look(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
 }
 
 
-/* A due session: leased, or put off for a reason that is counted. */
+/*
+ * A due session: leased, or put off for a reason that is counted; NGX_BUSY: its
+ * peer has no place free.
+ */
 
 static ngx_int_t
 ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
@@ -332,9 +401,17 @@ ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     if (call == 0) {
         ngx_mcp_lease_defer(zone, s, NGX_MCP_COUNT_SKIPPED_RATE);
         ngx_mcp_lease_behind(policy, s, due, now);
-        ngx_mcp_record_wake(zone, s, now + NGX_MCP_DEFER
-                                     + ngx_random() % NGX_MCP_DEFER);
-        return NGX_DECLINED;
+
+        /* one after the other, so that few are looked at in vain */
+
+        if (peer->defer_ms >= now + policy->interval) {
+            peer->defer_ms = now;
+        }
+
+        peer->defer_ms = ngx_max(peer->defer_ms + 1, now + NGX_MCP_DEFER);
+        ngx_mcp_record_wake(zone, s, peer->defer_ms);
+
+        return NGX_BUSY;
     }
 
     ngx_mcp_lease_fill(policy, peer, lease);
@@ -359,12 +436,12 @@ ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     spread = ngx_min(policy->interval, NGX_MCP_SPREAD_MAX);
 
     if (s->lease_ms > now) {
-        return s->lease_ms - now;
+        return ngx_min(s->lease_ms - now, NGX_MCP_WAIT_MAX);
     }
 
     if (ngx_mcp_record_busy(s, now)) {
         ngx_mcp_lease_defer(zone, s, NGX_MCP_COUNT_SKIPPED_BUSY);
-        return ngx_min(s->busy_ms - now, policy->interval) + NGX_MCP_DEFER;
+        return s->busy_ms - now + 1;
     }
 
     if (s->endpoint == 0) {
@@ -388,7 +465,9 @@ ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
         return NGX_MCP_DEFER + ngx_random() % spread;
     }
 
-    if (now - s->wake.key > spread && !(s->flags & NGX_MCP_FLAG_SPREAD)) {
+    if (now > s->wake.key && now - s->wake.key > spread
+        && !(s->flags & NGX_MCP_FLAG_SPREAD))
+    {
         s->flags |= NGX_MCP_FLAG_SPREAD;
         return NGX_MCP_DEFER + ngx_random() % spread;
     }
@@ -448,7 +527,8 @@ ngx_mcp_lease_behind(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
 
 static ngx_mcp_session_slot_t *
-ngx_mcp_lease_attempt_session(ngx_mcp_peer_slot_t *peer, uint64_t now)
+ngx_mcp_lease_attempt_session(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, uint64_t now)
 {
     ngx_uint_t               n;
     ngx_queue_t             *q;
@@ -460,12 +540,20 @@ ngx_mcp_lease_attempt_session(ngx_mcp_peer_slot_t *peer, uint64_t now)
     {
         s = ngx_queue_data(q, ngx_mcp_session_slot_t, queue);
 
-        if (s->endpoint && s->stop == 0 && s->lease_ms <= now
-            && !(s->flags & NGX_MCP_FLAG_SECRET)
-            && !ngx_mcp_record_busy(s, now))
+        if (s->endpoint == 0 || s->stop || s->lease_ms > now
+            || (s->flags & NGX_MCP_FLAG_SECRET)
+            || ngx_mcp_record_busy(s, now))
         {
-            return s;
+            continue;
         }
+
+        if (policy->max_idle && now >= s->client_ms + policy->max_idle
+            && !ngx_mcp_record_streaming(s, now))
+        {
+            continue;
+        }
+
+        return s;
     }
 
     return NULL;
@@ -514,7 +602,6 @@ ngx_mcp_lease_take(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     lease->until = ngx_current_msec + policy->timeout + NGX_MCP_PROBE_SLACK;
 
     s->lease_ms = lease->until;
-    s->flags |= NGX_MCP_FLAG_LEASED;
 
     ngx_mcp_record_wake(zone, s, lease->until);
 

@@ -124,7 +124,7 @@ ngx_mcp_peer_count(ngx_mcp_policy_t *policy, uint32_t slot,
         stats = ngx_mcp_zone_slot(policy->zone, peer->stats,
                                   NGX_MCP_SLOT_STATS);
         if (stats != NULL) {
-            stats->sent++;
+            stats->sent += (verdict != MCP_VERDICT_LOCAL);
             stats->bytes += bytes;
 
             if (verdict < MCP_VERDICT_N) {
@@ -375,6 +375,7 @@ ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone, uint32_t upstream, u_char *name,
     }
 
     peer->upstream = upstream;
+    stats->peer = ngx_mcp_zone_index(zone, peer);
     peer->stats = ngx_mcp_zone_index(zone, stats);
 
     mcp_health_init(&peer->health, ngx_current_msec);
@@ -425,6 +426,40 @@ ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
     }
 
     return 0;
+}
+
+
+uint64_t
+ngx_mcp_peer_call_extend_locked(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, uint64_t call, uint64_t until)
+{
+    ngx_uint_t             i, place;
+    ngx_mcp_stats_slot_t  *stats;
+
+    stats = ngx_mcp_zone_slot(policy->zone, peer->stats, NGX_MCP_SLOT_STATS);
+    if (stats == NULL) {
+        return 0;
+    }
+
+    place = NGX_MCP_PEER_CALLS;
+
+    for (i = 0; i < NGX_MCP_PEER_CALLS; i++) {
+
+        if (stats->call_ms[i] == call) {
+            place = i;
+
+        } else if (stats->call_ms[i] >= until) {
+            until = stats->call_ms[i] + 1;
+        }
+    }
+
+    if (place == NGX_MCP_PEER_CALLS) {
+        return 0;
+    }
+
+    stats->call_ms[place] = until;
+
+    return until;
 }
 
 
@@ -526,11 +561,15 @@ ngx_mcp_peer_set_reason(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
 {
     uint32_t  old;
 
+    /* first freed, then stored: the zone may be full */
+
     old = peer->reason;
+    peer->reason = 0;
+
+    ngx_mcp_zone_text_free(zone, old);
 
     peer->reason = ngx_mcp_zone_text_store(zone, (u_char *) reason,
                                            ngx_strlen(reason));
-    ngx_mcp_zone_text_free(zone, old);
 }
 
 

@@ -76,6 +76,8 @@ typedef struct {
     uint32_t                    generation; /* configured last in */
     uint32_t                    noticed;    /* generation told of credentials
                                              * that are missing */
+    uint32_t                    cursor;     /* peer last looked at for an
+                                             * attempt */
     ngx_queue_t                 queue;      /* among the upstreams */
     ngx_queue_t                 peers;
     uint64_t                    count[NGX_MCP_COUNT_N];
@@ -92,7 +94,8 @@ typedef struct {
     ngx_queue_t                 queue;      /* among the upstream's peers */
     ngx_queue_t                 ready;      /* ready sessions, by last use */
     uint64_t                    proof_ms;   /* last proof of any kind */
-    uint64_t                    attempt_ms; /* attempt lease, until */
+    uint64_t                    defer_ms;   /* when the next session that
+                                             * finds no place tries again */
     mcp_health_t                health;
     uint32_t                    park_hash;  /* of the reason last parked for */
     uint8_t                     method;     /* latched: method + 1, 0: none */
@@ -101,6 +104,7 @@ typedef struct {
 
 typedef struct {
     ngx_mcp_slot_t              slot;
+    uint32_t                    peer;       /* whose they are */
     uint64_t                    sent;
     uint64_t                    bytes;
     uint64_t                    verdict[MCP_VERDICT_N];
@@ -151,8 +155,8 @@ void ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t peer,
     mcp_event_t event, uint32_t epoch, const char *reason);
 
 /*
- * Counts a keepalive's end: "verdict" of MCP_VERDICT_N counts none.  Takes the
- * lock.
+ * Counts a keepalive's end: "verdict" of MCP_VERDICT_N counts none, one of
+ * MCP_VERDICT_LOCAL was not sent.  Takes the lock.
  */
 void ngx_mcp_peer_count(ngx_mcp_policy_t *policy, uint32_t peer,
     mcp_verdict_t verdict, size_t bytes);
@@ -202,6 +206,10 @@ ngx_mcp_peer_slot_t *ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone,
  */
 uint64_t ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_slot_t *peer, uint64_t now, uint64_t hold);
+
+/* Moves the end of a place taken; returns its new name, 0: it has run out. */
+uint64_t ngx_mcp_peer_call_extend_locked(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, uint64_t call, uint64_t until);
 
 /* A transition made under the lock, to be logged after it. */
 

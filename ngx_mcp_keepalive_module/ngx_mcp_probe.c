@@ -50,6 +50,8 @@ typedef struct {
     char                        reason[MCP_REASON_MAX];
     char                        id[MCP_RPC_ID_MAX];
     u_char                      body[NGX_MCP_BODY_MAX];
+    ngx_msec_t                  local_delay;
+                                            /* to an attempt that can run */
     unsigned                    retried:1;  /* on a new connection */
     unsigned                    confirmed:1;
 } ngx_mcp_probe_t;
@@ -66,6 +68,8 @@ static void ngx_mcp_probe_start(ngx_mcp_lease_t *lease);
 static ngx_mcp_probe_t *ngx_mcp_probe_create(ngx_mcp_lease_t *lease);
 static ngx_int_t ngx_mcp_probe_copy(ngx_mcp_probe_t *p, ngx_str_t *text);
 static ngx_int_t ngx_mcp_probe_headers(ngx_mcp_probe_t *p);
+static ngx_uint_t ngx_mcp_probe_passed(ngx_mcp_srv_conf_t *conf,
+    u_char *name);
 static ngx_int_t ngx_mcp_probe_add(ngx_mcp_probe_t *p, u_char *key,
     size_t key_len, u_char *value, size_t value_len);
 static ngx_int_t ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout);
@@ -81,6 +85,7 @@ static ngx_int_t ngx_mcp_probe_again(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason);
 static void ngx_mcp_probe_leave(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_end(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_next(ngx_mcp_zone_t *zone, uint32_t peer);
 static void ngx_mcp_probe_peer(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel);
 static void ngx_mcp_probe_close(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel);
@@ -171,6 +176,7 @@ ngx_mcp_probe_tick(ngx_event_t *ev)
         zone = ngx_mcp_probe_conf->zones.elts;
 
         for (i = 0; i < ngx_mcp_probe_conf->zones.nelts; i++) {
+            (void) ngx_mcp_session_revisit(zone[i]);
             ngx_mcp_probe_pump(zone[i], 0, NGX_MCP_TICK_HOLDS, &due);
         }
     }
@@ -302,11 +308,13 @@ ngx_mcp_probe_start(ngx_mcp_lease_t *lease)
         rel.skipped = 1;
         rel.unused = 1;
         rel.delay = NGX_MCP_LOCAL_DELAY;
-
-        ngx_mcp_session_release(lease, &rel);
+        rel.attempt_delay = NGX_MCP_LOCAL_DELAY;
 
         if (p != NULL) {
-            ngx_destroy_pool(p->pool);
+            ngx_mcp_probe_close(p, &rel);
+
+        } else {
+            ngx_mcp_session_release(lease, &rel);
         }
 
         return;
@@ -351,6 +359,7 @@ ngx_mcp_probe_create(ngx_mcp_lease_t *lease)
 
     p->pool = pool;
     p->lease = *lease;
+    p->local_delay = NGX_MCP_LOCAL_DELAY;
 
     /* the policy is the first member of its upstream's configuration */
     p->conf = (ngx_mcp_srv_conf_t *) lease->policy;
@@ -365,6 +374,8 @@ ngx_mcp_probe_create(ngx_mcp_lease_t *lease)
         ngx_destroy_pool(pool);
         return NULL;
     }
+
+    ngx_explicit_memzero(lease->headers.data, lease->headers.len);
 
     return p;
 }
@@ -429,6 +440,10 @@ ngx_mcp_probe_headers(ngx_mcp_probe_t *p)
     {
         value = name + ngx_strlen(name) + 1;
 
+        if (!ngx_mcp_probe_passed(p->conf, name)) {
+            continue;
+        }
+
         if (ngx_mcp_probe_add(p, name, ngx_strlen(name), value,
                               ngx_strlen(value))
             != NGX_OK)
@@ -438,6 +453,30 @@ ngx_mcp_probe_headers(ngx_mcp_probe_t *p)
     }
 
     return NGX_OK;
+}
+
+
+/* Remembered under a configuration before this one, it may be wanted no more. */
+
+static ngx_uint_t
+ngx_mcp_probe_passed(ngx_mcp_srv_conf_t *conf, u_char *name)
+{
+    ngx_str_t   *header;
+    ngx_uint_t   i;
+
+    if (conf->pass_headers == NULL) {
+        return 0;
+    }
+
+    header = conf->pass_headers->elts;
+
+    for (i = 0; i < conf->pass_headers->nelts; i++) {
+        if (ngx_strcasecmp(header[i].data, name) == 0) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -541,6 +580,7 @@ ngx_mcp_probe_connect(ngx_mcp_probe_t *p)
                                           &connect->sa);
 
     if (connect->socklen == 0) {
+        p->local_delay = p->lease.policy->health.park_ms;
         ngx_mcp_probe_local(p, "the peer is down or not configured any more");
         return;
     }
@@ -552,10 +592,14 @@ ngx_mcp_probe_connect(ngx_mcp_probe_t *p)
 static void
 ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
 {
+    uint32_t            peer;
+    ngx_mcp_zone_t     *zone;
     ngx_mcp_probe_t    *p;
     ngx_mcp_release_t   rel;
 
     p = connect->data;
+    peer = p->lease.peer;
+    zone = p->lease.policy->zone;
 
     ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
 
@@ -580,6 +624,7 @@ ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
     }
 
     ngx_mcp_probe_close(p, &rel);
+    ngx_mcp_probe_next(zone, peer);
 }
 
 
@@ -632,15 +677,21 @@ ngx_mcp_probe_answered(ngx_mcp_call_t *call)
                                p->bytes);
         }
 
+        p->bytes = 0;
+
         timeout = (p->verdict == MCP_VERDICT_TIMEOUT)
                   ? ngx_max(p->lease.policy->timeout / 3, NGX_MCP_TICK_MIN)
                   : p->lease.policy->timeout;
 
-        if (ngx_mcp_probe_ask(p, timeout) == NGX_OK) {
+        if (ngx_mcp_session_extend(&p->lease, timeout) != NGX_OK) {
+            ngx_mcp_probe_local(p, "the session is gone");
             return;
         }
 
-        ngx_mcp_probe_local(p, "no memory or no connection for a keepalive");
+        if (ngx_mcp_probe_ask(p, timeout) != NGX_OK) {
+            ngx_mcp_probe_local(p, "no memory or no connection");
+        }
+
         return;
     }
 
@@ -787,7 +838,7 @@ ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason)
     ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
 
     rel.unused = p->lease.attempt;
-    rel.delay = NGX_MCP_LOCAL_DELAY;
+    rel.attempt_delay = p->local_delay;
 
     ngx_mcp_probe_close(p, &rel);
 }
@@ -814,7 +865,6 @@ static void
 ngx_mcp_probe_end(ngx_mcp_probe_t *p)
 {
     uint32_t            peer;
-    ngx_mcp_due_t       due;
     ngx_mcp_zone_t     *zone;
     ngx_mcp_release_t   rel;
 
@@ -834,16 +884,27 @@ ngx_mcp_probe_end(ngx_mcp_probe_t *p)
     ngx_mcp_probe_session(p, &rel);
     ngx_mcp_probe_close(p, &rel);
 
-    if (!ngx_exiting && !ngx_quit && !ngx_terminate) {
+    ngx_mcp_probe_next(zone, peer);
+}
 
-        /* a place is free: those that waited for it need not wait for a tick */
 
-        ngx_memzero(&due, sizeof(ngx_mcp_due_t));
-        due.wake = (uint64_t) -1;
+/* What waited for this end need not wait for the tick. */
 
-        ngx_mcp_probe_pump(zone, peer, NGX_MCP_END_HOLDS, &due);
-        ngx_mcp_probe_schedule(&due);
+static void
+ngx_mcp_probe_next(ngx_mcp_zone_t *zone, uint32_t peer)
+{
+    ngx_mcp_due_t  due;
+
+    if (ngx_exiting || ngx_quit || ngx_terminate) {
+        return;
     }
+
+    ngx_memzero(&due, sizeof(ngx_mcp_due_t));
+    due.wake = (uint64_t) -1;
+
+    ngx_mcp_probe_attempts(&due);
+    ngx_mcp_probe_pump(zone, peer, NGX_MCP_END_HOLDS, &due);
+    ngx_mcp_probe_schedule(&due);
 }
 
 
@@ -913,21 +974,11 @@ ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel)
         break;
 
     case MCP_VERDICT_SESSION_LOST:
+        rel->stop = NGX_MCP_STOP_LOST;
+        break;
+
     case MCP_VERDICT_SESSION_SUSPECT:
-
-        /* the client's own success in between is the better witness */
-
-        if (ngx_mcp_session_succeeded(lease)) {
-            break;
-        }
-
-        if (p->verdict == MCP_VERDICT_SESSION_LOST) {
-            rel->stop = NGX_MCP_STOP_LOST;
-
-        } else {
-            rel->suspect = 1;
-        }
-
+        rel->suspect = 1;
         break;
 
     case MCP_VERDICT_AUTH:

@@ -278,15 +278,29 @@ ngx_mcp_rebuild_order(ngx_mcp_zone_t *zone)
 }
 
 
-/* Endpoints back into their tree; those that no session names are freed. */
+/* Endpoints back into their tree; what nobody names is freed. */
 
 static void
 ngx_mcp_rebuild_share(ngx_mcp_zone_t *zone)
 {
     uint32_t                  i;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_stats_slot_t     *stats;
     ngx_mcp_endpoint_slot_t  *e;
 
     for (i = 1; i <= zone->sh->top; i++) {
+
+        stats = ngx_mcp_zone_slot(zone, i, NGX_MCP_SLOT_STATS);
+
+        if (stats != NULL) {
+            peer = ngx_mcp_zone_slot(zone, stats->peer, NGX_MCP_SLOT_PEER);
+
+            if (peer == NULL || peer->stats != i) {
+                ngx_mcp_zone_free(zone, stats);
+            }
+
+            continue;
+        }
 
         e = ngx_mcp_zone_slot(zone, i, NGX_MCP_SLOT_ENDPOINT);
 

@@ -269,14 +269,14 @@ ngx_mcp_record_next(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 ngx_uint_t
 ngx_mcp_record_busy(ngx_mcp_session_slot_t *s, uint64_t now)
 {
-    return s->busy != 0 && s->busy_ms > now;
+    return s->busy_ms > now;
 }
 
 
 ngx_uint_t
 ngx_mcp_record_streaming(ngx_mcp_session_slot_t *s, uint64_t now)
 {
-    return s->streams != 0 && s->stream_ms > now;
+    return s->stream_ms > now;
 }
 
 

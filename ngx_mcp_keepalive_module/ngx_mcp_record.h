@@ -20,10 +20,9 @@
 
 #define NGX_MCP_FLAG_ADOPTED    0x01
 #define NGX_MCP_FLAG_SECRET     0x02    /* credentials are not remembered */
-#define NGX_MCP_FLAG_LEASED     0x04
-#define NGX_MCP_FLAG_DEFERRED   0x08    /* due, counted as skipped */
-#define NGX_MCP_FLAG_SPREAD     0x10    /* overdue, given a time of its own */
-#define NGX_MCP_FLAG_SUSPECT    0x20
+#define NGX_MCP_FLAG_DEFERRED   0x04    /* due, counted as skipped */
+#define NGX_MCP_FLAG_SPREAD     0x08    /* overdue, given a time of its own */
+#define NGX_MCP_FLAG_SUSPECT    0x10
 
 
 typedef struct {
@@ -34,16 +33,15 @@ typedef struct {
     uint64_t                    client_ms;  /* the client's last request; of a
                                              * lost one: when it was lost */
     uint64_t                    use_ms;     /* the last use by anyone */
-    uint64_t                    lease_ms;   /* probe lease, until */
-    uint64_t                    busy_ms;    /* request leases, until */
-    uint64_t                    stream_ms;  /* stream leases, until */
+    uint64_t                    lease_ms;   /* no probe before: it is leased,
+                                             * or the server asked for a pause */
+    uint64_t                    busy_ms;    /* a request is in flight, until */
+    uint64_t                    stream_ms;  /* a stream is open, until */
     uint32_t                    serial;
     uint32_t                    peer;       /* slot */
     uint32_t                    endpoint;   /* slot */
     uint32_t                    headers;    /* text */
     uint16_t                    id_len;
-    uint16_t                    busy;       /* request leases */
-    uint16_t                    streams;    /* stream leases */
     uint8_t                     state;
     uint8_t                     oks;        /* 2xx so far, at most 3 */
     uint8_t                     flags;

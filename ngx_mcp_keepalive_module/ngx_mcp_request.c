@@ -16,8 +16,14 @@
 /* A client's POST keeps its session busy for so many timeouts at most. */
 #define NGX_MCP_BUSY_TIMEOUTS   10
 
+/* Leases of requests and streams, in ms, and renewals within one. */
+#define NGX_MCP_LEASE_MIN       400
+#define NGX_MCP_LEASE_MAX       10000
+#define NGX_MCP_RENEWALS        3
+
 
 static ngx_msec_t ngx_mcp_request_hold(ngx_mcp_ctx_t *ctx);
+static ngx_msec_t ngx_mcp_request_lease(ngx_mcp_srv_conf_t *conf);
 static ngx_uint_t ngx_mcp_request_is_initialize(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_request_headers(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf, ngx_mcp_client_t *client);
@@ -26,7 +32,6 @@ static void ngx_mcp_request_cleanup(void *data);
 
 
 static ngx_queue_t  ngx_mcp_requests;
-static ngx_msec_t   ngx_mcp_renewed;
 
 
 ngx_mcp_ctx_t *
@@ -78,6 +83,7 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     ctx->conf = conf;
     ctx->start = ngx_current_msec;
+    ctx->renewed = ctx->start;
 
     rc = ngx_mcp_request_session_id(&r->headers_in.headers, &ctx->id);
 
@@ -127,19 +133,15 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 void
 ngx_mcp_request_stream(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    ngx_mcp_client_t  client;
-
     if (!ctx->known || ctx->busy || ctx->stream) {
         return;
     }
 
-    ngx_memzero(&client, sizeof(ngx_mcp_client_t));
-    client.start = ctx->start;
-
-    ngx_mcp_session_stream(&ctx->conf->policy, &ctx->session.ref, &client);
-
     ctx->stream = 1;
     ngx_queue_insert_tail(&ngx_mcp_requests, &ctx->queue);
+
+    ngx_mcp_session_stream(&ctx->conf->policy, &ctx->session.ref, ctx->start,
+                           ngx_mcp_request_hold(ctx));
 }
 
 
@@ -309,12 +311,6 @@ ngx_mcp_request_renew(void)
     ngx_queue_t    *q, *next;
     ngx_mcp_ctx_t  *ctx;
 
-    if (ngx_current_msec - ngx_mcp_renewed < NGX_MCP_LEASE_RENEW) {
-        return;
-    }
-
-    ngx_mcp_renewed = ngx_current_msec;
-
     for (q = ngx_queue_head(&ngx_mcp_requests);
          q != ngx_queue_sentinel(&ngx_mcp_requests);
          q = next)
@@ -323,10 +319,18 @@ ngx_mcp_request_renew(void)
         ctx = ngx_queue_data(q, ngx_mcp_ctx_t, queue);
         hold = ngx_mcp_request_hold(ctx);
 
+        if (ngx_current_msec - ctx->renewed
+            < ngx_mcp_request_lease(ctx->conf) / NGX_MCP_RENEWALS)
+        {
+            continue;
+        }
+
         if (hold == 0) {
             ngx_mcp_request_end(ctx);
             continue;
         }
+
+        ctx->renewed = ngx_current_msec;
 
         ngx_mcp_session_renew(&ctx->conf->policy, &ctx->session.ref,
                               ctx->stream ? NGX_MCP_USE_STREAM
@@ -340,7 +344,6 @@ void
 ngx_mcp_request_init_process(void)
 {
     ngx_queue_init(&ngx_mcp_requests);
-    ngx_mcp_renewed = ngx_current_msec;
 }
 
 
@@ -349,16 +352,34 @@ ngx_mcp_request_init_process(void)
 static ngx_msec_t
 ngx_mcp_request_hold(ngx_mcp_ctx_t *ctx)
 {
-    ngx_msec_t  spent, most;
+    ngx_msec_t  spent, most, lease;
+
+    lease = ngx_mcp_request_lease(ctx->conf);
 
     if (ctx->stream) {
-        return NGX_MCP_LEASE_TIME;
+        return lease;
     }
 
     spent = ngx_current_msec - ctx->start;
     most = NGX_MCP_BUSY_TIMEOUTS * ctx->conf->policy.timeout;
 
-    return (spent < most) ? ngx_min(NGX_MCP_LEASE_TIME, most - spent) : 0;
+    return (spent < most) ? ngx_min(lease, most - spent) : 0;
+}
+
+
+/* So short that a request long over does not keep a session from its next. */
+
+static ngx_msec_t
+ngx_mcp_request_lease(ngx_mcp_srv_conf_t *conf)
+{
+    ngx_msec_t  lease;
+
+    lease = conf->policy.interval ? conf->policy.interval / 2
+                                  : NGX_MCP_LEASE_MAX;
+
+    lease = ngx_min(lease, NGX_MCP_LEASE_MAX);
+
+    return ngx_max(lease, NGX_MCP_LEASE_MIN);
 }
 
 
@@ -491,12 +512,6 @@ ngx_mcp_request_end(ngx_mcp_ctx_t *ctx)
     }
 
     ngx_queue_remove(&ctx->queue);
-
-    if (ngx_mcp_request_hold(ctx)) {
-        ngx_mcp_session_end(&ctx->conf->policy, &ctx->session.ref,
-                            ctx->stream ? NGX_MCP_USE_STREAM
-                                        : NGX_MCP_USE_REQUEST);
-    }
 
     ctx->busy = 0;
     ctx->stream = 0;

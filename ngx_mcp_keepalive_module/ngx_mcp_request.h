@@ -38,6 +38,7 @@ typedef struct {
     ngx_str_t                       id;     /* sent and tracked; else empty */
     ngx_str_t                       pin;    /* the peer it must go to */
     ngx_msec_t                      start;
+    ngx_msec_t                      renewed;    /* its lease, last */
     ngx_mcp_session_pin_t           session;
 
     void                           *call;   /* ngx_mcp_call_t, if our own */

@@ -10,8 +10,8 @@
 #include "ngx_mcp_record.h"
 
 
-/* How many sessions are given up for one new record before it goes without. */
-#define NGX_MCP_EVICT_TRIES   40
+/* How many sessions of one queue are looked at for one that may go. */
+#define NGX_MCP_EVICT_NODES   8
 
 
 static ngx_mcp_session_slot_t *ngx_mcp_session_lookup(ngx_mcp_policy_t *policy,
@@ -25,7 +25,9 @@ static ngx_int_t ngx_mcp_session_evict(ngx_mcp_zone_t *zone,
 static ngx_mcp_session_slot_t *ngx_mcp_session_oldest(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *keep);
 static ngx_mcp_session_slot_t *ngx_mcp_session_first(ngx_queue_t *queue,
-    ngx_mcp_session_slot_t *keep, ngx_uint_t *left);
+    ngx_mcp_session_slot_t *keep);
+static ngx_mcp_peer_slot_t *ngx_mcp_session_peer(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *keep, ngx_str_t *name);
 static void ngx_mcp_session_count_in(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_client_t *client);
 static void ngx_mcp_session_remember(ngx_mcp_policy_t *policy,
@@ -41,6 +43,10 @@ static void ngx_mcp_session_proof(ngx_mcp_policy_t *policy,
     ngx_mcp_transition_t *t);
 static void ngx_mcp_session_schedule(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s);
+
+
+/* How many records may still be looked at for eviction in this hold. */
+static ngx_uint_t  ngx_mcp_evict_left;
 
 
 ngx_int_t
@@ -66,11 +72,6 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
         peer = ngx_mcp_record_peer(zone, s);
 
         if (hold) {
-            if (!ngx_mcp_record_busy(s, now)) {
-                s->busy = 0;
-            }
-
-            s->busy++;
             s->busy_ms = ngx_max(s->busy_ms, now + hold);
         }
 
@@ -91,27 +92,19 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
 
 void
 ngx_mcp_session_stream(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
-    ngx_mcp_client_t *client)
+    ngx_msec_t start, ngx_msec_t hold)
 {
-    uint64_t                 now;
     ngx_mcp_session_slot_t  *s;
-
-    now = ngx_current_msec;
 
     ngx_mcp_zone_lock(policy->zone);
 
     s = ngx_mcp_record_find(policy->zone, ref);
 
     if (s != NULL) {
-        if (!ngx_mcp_record_streaming(s, now)) {
-            s->streams = 0;
-        }
+        s->stream_ms = ngx_max(s->stream_ms, ngx_current_msec + hold);
 
-        s->streams++;
-        s->stream_ms = now + NGX_MCP_LEASE_TIME;
-
-        s->client_ms = ngx_max(s->client_ms, client->start);
-        s->use_ms = ngx_max(s->use_ms, client->start);
+        s->client_ms = ngx_max(s->client_ms, start);
+        s->use_ms = ngx_max(s->use_ms, start);
 
         ngx_mcp_session_schedule(policy, s);
     }
@@ -133,10 +126,10 @@ ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     s = ngx_mcp_record_find(policy->zone, ref);
 
-    if (s != NULL && use == NGX_MCP_USE_STREAM && s->streams) {
+    if (s != NULL && use == NGX_MCP_USE_STREAM) {
         s->stream_ms = ngx_max(s->stream_ms, until);
 
-    } else if (s != NULL && use == NGX_MCP_USE_REQUEST && s->busy) {
+    } else if (s != NULL) {
         s->busy_ms = ngx_max(s->busy_ms, until);
     }
 
@@ -144,29 +137,64 @@ ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 }
 
 
-void
-ngx_mcp_session_end(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
-    ngx_uint_t use)
+ngx_int_t
+ngx_mcp_session_make_room(ngx_mcp_zone_t *zone)
 {
-    ngx_mcp_session_slot_t  *s;
+    ngx_int_t  rc;
 
-    ngx_mcp_zone_lock(policy->zone);
+    ngx_mcp_zone_lock(zone);
 
-    s = ngx_mcp_record_find(policy->zone, ref);
+    ngx_mcp_evict_left = NGX_MCP_LOCK_NODES;
 
-    if (s != NULL && use == NGX_MCP_USE_STREAM && s->streams) {
-        s->streams--;
+    rc = ngx_mcp_session_evict(zone, NULL);
 
-    } else if (s != NULL && use == NGX_MCP_USE_REQUEST && s->busy) {
-
-        /* what became due meanwhile need not wait for the lease to run out */
-
-        if (--s->busy == 0) {
-            ngx_mcp_session_schedule(policy, s);
-        }
+    while (rc == NGX_OK && ngx_mcp_session_evict(zone, NULL) == NGX_OK) {
+        /* void */
     }
 
-    ngx_mcp_zone_unlock(policy->zone);
+    ngx_mcp_zone_unlock(zone);
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_mcp_session_revisit(ngx_mcp_zone_t *zone)
+{
+    ngx_int_t                rc;
+    ngx_uint_t               n;
+    ngx_mcp_policy_t        *policy;
+    ngx_mcp_zone_sh_t       *sh;
+    ngx_mcp_session_slot_t  *s;
+
+    sh = zone->sh;
+
+    if (sh->revisit == 0) {
+        return NGX_DONE;
+    }
+
+    ngx_mcp_zone_lock(zone);
+
+    for (n = NGX_MCP_LOCK_NODES; n && sh->revisit; n--) {
+
+        s = ngx_mcp_zone_slot(zone, sh->revisit, NGX_MCP_SLOT_SESSION);
+        policy = s ? ngx_mcp_record_policy(zone, s) : NULL;
+
+        if (policy != NULL) {
+            ngx_mcp_session_schedule(policy, s);
+
+        } else if (s != NULL) {
+            ngx_mcp_record_wake(zone, s, ngx_current_msec);
+        }
+
+        sh->revisit = (sh->revisit < sh->top) ? sh->revisit + 1 : 0;
+    }
+
+    rc = sh->revisit ? NGX_AGAIN : NGX_DONE;
+
+    ngx_mcp_zone_unlock(zone);
+
+    return rc;
 }
 
 
@@ -185,11 +213,12 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
 
     ngx_mcp_zone_lock(zone);
 
+    ngx_mcp_evict_left = NGX_MCP_LOCK_NODES;
+
     hash = ngx_mcp_zone_hash(zone, policy->slot, id->data, id->len);
 
     s = ngx_mcp_session_lookup(policy, id, hash);
-    peer = ngx_mcp_peer_add_locked(zone, policy->slot, client->peer.data,
-                                   client->peer.len);
+    peer = ngx_mcp_session_peer(policy, s, &client->peer);
 
     if (s == NULL && peer != NULL) {
         s = ngx_mcp_session_make(policy, id, hash,
@@ -202,8 +231,8 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
         s->oks = 0;
         s->stop = 0;
         s->broken = 0;
-        s->flags = 0;
         s->lease_ms = 0;
+        s->flags &= NGX_MCP_FLAG_SECRET;
         ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_FRESH,
                              ngx_mcp_zone_index(zone, peer));
     }
@@ -216,6 +245,7 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
 
     if (adopted) {
         s->flags |= NGX_MCP_FLAG_ADOPTED;
+        client->current = 1;
 
         if (client->proof) {
             ngx_mcp_session_proof(policy, s, client, &t);
@@ -249,16 +279,17 @@ ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     ngx_mcp_zone_lock(zone);
 
+    ngx_mcp_evict_left = NGX_MCP_LOCK_NODES;
+
     s = ngx_mcp_record_find(zone, ref);
 
     if (s != NULL) {
 
         if (client->repin) {
-            peer = ngx_mcp_peer_add_locked(zone, policy->slot,
-                                           client->peer.data,
-                                           client->peer.len);
+            peer = ngx_mcp_session_peer(policy, s, &client->peer);
 
             if (peer != NULL && s->peer != ngx_mcp_zone_index(zone, peer)) {
+                client->current = 1;
                 ngx_mcp_session_move(zone, s, s->state,
                                      ngx_mcp_zone_index(zone, peer));
             }
@@ -290,8 +321,9 @@ ngx_mcp_session_forget(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     s = ngx_mcp_record_find(zone, ref);
 
-    if (s != NULL && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0) {
-
+    if (s != NULL && s->state != NGX_MCP_SESSION_LOST
+        && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0)
+    {
         ngx_mcp_record_count(zone, s, lost ? NGX_MCP_COUNT_LOST
                                            : NGX_MCP_COUNT_DELETED);
         if (lost) {
@@ -388,14 +420,13 @@ ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
     uint32_t peer)
 {
     size_t                   n;
-    ngx_uint_t               tries;
     ngx_mcp_zone_t          *zone;
     ngx_mcp_session_slot_t  *s;
 
     zone = policy->zone;
     n = ngx_min(id->len, NGX_MCP_ID_INLINE);
 
-    for (tries = NGX_MCP_EVICT_TRIES; tries; tries--) {
+    for ( ;; ) {
 
         s = ngx_mcp_zone_alloc(zone, NGX_MCP_SLOT_SESSION);
 
@@ -415,10 +446,6 @@ ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
         if (ngx_mcp_session_evict(zone, NULL) != NGX_OK) {
             return NULL;
         }
-    }
-
-    if (tries == 0) {
-        return NULL;
     }
 
     ngx_memcpy(s->id, id->data, n);
@@ -465,18 +492,15 @@ ngx_mcp_session_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
 static ngx_mcp_session_slot_t *
 ngx_mcp_session_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
 {
-    ngx_uint_t                left;
     ngx_queue_t              *q, *p;
     ngx_mcp_peer_slot_t      *peer;
     ngx_mcp_session_slot_t   *s, *oldest;
     ngx_mcp_upstream_slot_t  *us;
 
-    left = NGX_MCP_LOCK_NODES;
-
-    oldest = ngx_mcp_session_first(&zone->sh->lost, keep, &left);
+    oldest = ngx_mcp_session_first(&zone->sh->lost, keep);
 
     if (oldest == NULL) {
-        oldest = ngx_mcp_session_first(&zone->sh->fresh, keep, &left);
+        oldest = ngx_mcp_session_first(&zone->sh->fresh, keep);
     }
 
     if (oldest != NULL) {
@@ -484,17 +508,17 @@ ngx_mcp_session_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
     }
 
     for (q = ngx_queue_head(&zone->sh->upstreams);
-         q != ngx_queue_sentinel(&zone->sh->upstreams) && left;
+         q != ngx_queue_sentinel(&zone->sh->upstreams);
          q = ngx_queue_next(q))
     {
         us = ngx_queue_data(q, ngx_mcp_upstream_slot_t, queue);
 
         for (p = ngx_queue_head(&us->peers);
-             p != ngx_queue_sentinel(&us->peers) && left;
+             p != ngx_queue_sentinel(&us->peers);
              p = ngx_queue_next(p))
         {
             peer = ngx_queue_data(p, ngx_mcp_peer_slot_t, queue);
-            s = ngx_mcp_session_first(&peer->ready, keep, &left);
+            s = ngx_mcp_session_first(&peer->ready, keep);
 
             if (s != NULL
                 && (oldest == NULL || s->client_ms < oldest->client_ms))
@@ -508,25 +532,63 @@ ngx_mcp_session_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
 }
 
 
+/*
+ * The first of a queue that may go.  Those in use are passed over and put to the
+ * end, as a clock does, so that they are not in the way next time.
+ */
+
 static ngx_mcp_session_slot_t *
-ngx_mcp_session_first(ngx_queue_t *queue, ngx_mcp_session_slot_t *keep,
-    ngx_uint_t *left)
+ngx_mcp_session_first(ngx_queue_t *queue, ngx_mcp_session_slot_t *keep)
 {
+    uint64_t                 now;
+    ngx_uint_t               n;
     ngx_queue_t             *q;
     ngx_mcp_session_slot_t  *s;
 
-    for (q = ngx_queue_head(queue);
-         q != ngx_queue_sentinel(queue) && *left;
-         q = ngx_queue_next(q), (*left)--)
-    {
+    now = ngx_current_msec;
+
+    for (n = NGX_MCP_EVICT_NODES; n && ngx_mcp_evict_left; n--) {
+
+        if (ngx_queue_empty(queue)) {
+            return NULL;
+        }
+
+        q = ngx_queue_head(queue);
         s = ngx_queue_data(q, ngx_mcp_session_slot_t, queue);
 
-        if (s != keep && !ngx_mcp_record_streaming(s, ngx_current_msec)) {
+        ngx_mcp_evict_left--;
+
+        if (s != keep && !ngx_mcp_record_streaming(s, now)
+            && !ngx_mcp_record_busy(s, now))
+        {
             return s;
         }
+
+        ngx_queue_remove(q);
+        ngx_queue_insert_tail(queue, q);
     }
 
     return NULL;
+}
+
+
+/* The peer's slot, for which sessions may have to go. */
+
+static ngx_mcp_peer_slot_t *
+ngx_mcp_session_peer(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *keep,
+    ngx_str_t *name)
+{
+    ngx_mcp_peer_slot_t  *peer;
+
+    do {
+        peer = ngx_mcp_peer_add_locked(policy->zone, policy->slot, name->data,
+                                       name->len);
+
+    } while (peer == NULL && policy->slot
+             && name->len && name->len <= NGX_MCP_PEER_NAME_MAX
+             && ngx_mcp_session_evict(policy->zone, keep) == NGX_OK);
+
+    return peer;
 }
 
 
@@ -607,19 +669,14 @@ static void
 ngx_mcp_session_endpoint(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
     ngx_str_t *text)
 {
-    uint32_t    old;
-    ngx_uint_t  tries;
+    uint32_t  old;
 
     old = s->endpoint;
-    s->endpoint = 0;
 
-    for (tries = NGX_MCP_EVICT_TRIES; tries && s->endpoint == 0; tries--) {
+    do {
         s->endpoint = ngx_mcp_record_endpoint_add(zone, text);
 
-        if (s->endpoint == 0 && ngx_mcp_session_evict(zone, s) != NGX_OK) {
-            break;
-        }
-    }
+    } while (s->endpoint == 0 && ngx_mcp_session_evict(zone, s) == NGX_OK);
 
     ngx_mcp_record_endpoint_drop(zone, old);
 }
@@ -629,8 +686,7 @@ static void
 ngx_mcp_session_headers(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
     ngx_mcp_client_t *client)
 {
-    uint32_t    old;
-    ngx_uint_t  tries;
+    uint32_t  old;
 
     old = s->headers;
     s->headers = 0;
@@ -639,17 +695,12 @@ ngx_mcp_session_headers(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
 
     ngx_mcp_zone_text_free(zone, old);
 
-    for (tries = NGX_MCP_EVICT_TRIES;
-         tries && s->headers == 0 && client->headers.len;
-         tries--)
-    {
+    do {
         s->headers = ngx_mcp_zone_text_store(zone, client->headers.data,
                                              client->headers.len);
 
-        if (s->headers == 0 && ngx_mcp_session_evict(zone, s) != NGX_OK) {
-            break;
-        }
-    }
+    } while (s->headers == 0 && client->headers.len
+             && ngx_mcp_session_evict(zone, s) == NGX_OK);
 
     if (client->credentials || (client->headers.len && s->headers == 0)) {
         s->flags |= NGX_MCP_FLAG_SECRET;
@@ -684,7 +735,9 @@ ngx_mcp_session_proof(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     peer = ngx_mcp_record_peer(policy->zone, s);
 
     if (peer != NULL) {
-        ngx_mcp_peer_event_locked(policy, peer, MCP_EVENT_PROOF, client->epoch,
+        ngx_mcp_peer_event_locked(policy, peer, MCP_EVENT_PROOF,
+                                  client->current ? peer->health.epoch
+                                                  : client->epoch,
                                   "a client's request was answered", t);
     }
 }
@@ -700,7 +753,7 @@ ngx_mcp_session_schedule(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s)
 {
     uint64_t  next;
 
-    if (s->flags & NGX_MCP_FLAG_LEASED) {
+    if (s->lease_ms > ngx_current_msec) {
         return;
     }
 

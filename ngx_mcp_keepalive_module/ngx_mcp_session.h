@@ -27,10 +27,6 @@
 #define NGX_MCP_OWNER_LEN       16
 #define NGX_MCP_VERSION_MAX     12
 
-/* A lease of a request or a stream lives this long unless renewed, in ms. */
-#define NGX_MCP_LEASE_TIME      90000
-#define NGX_MCP_LEASE_RENEW     30000
-
 /* A probe's lease outlives its timeout by this, in ms. */
 #define NGX_MCP_PROBE_SLACK     5000
 
@@ -86,6 +82,7 @@ typedef struct {
                                             /* Authorization, not remembered */
     unsigned                    proof:1;    /* JSON or an event stream */
     unsigned                    repin:1;    /* the peer that answered counts */
+    unsigned                    current:1;  /* "epoch" is not known: as now */
 } ngx_mcp_client_t;
 
 
@@ -128,6 +125,8 @@ typedef struct {
 typedef struct {
     ngx_uint_t                  stop;       /* NGX_MCP_STOP_*, 0: go on */
     ngx_msec_t                  delay;      /* ms to the next one at least */
+    ngx_msec_t                  attempt_delay;
+                                            /* ... attempt, if it never ran */
     unsigned                    skipped:1;  /* for want of connections */
     unsigned                    unused:1;   /* it never ran: still due */
     unsigned                    broken:1;   /* counts to STOP_BROKEN */
@@ -136,24 +135,38 @@ typedef struct {
 
 
 /*
+ * Requests in flight and open streams hold their session by a lease that is only
+ * a time: it is renewed while they last and not given back, so that nothing is
+ * left of a worker that dies.  It is shorter than the time to the next keepalive:
+ * what is short never delays one.
+ */
+
+/*
  * A request with session "id" begins: finds it and takes a request lease for
- * "hold" ms (0: none).  NGX_DECLINED: the id is not known, nothing was taken.
+ * "hold" ms (0: none).  NGX_DECLINED: the id is not known.
  */
 ngx_int_t ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
     ngx_msec_t hold, ngx_mcp_session_pin_t *pin);
 
-/* A notification stream opens on the session: takes a stream lease. */
+/* A notification stream asked for at "start" opens: takes a stream lease. */
 void ngx_mcp_session_stream(ngx_mcp_policy_t *policy,
-    ngx_mcp_session_ref_t *ref, ngx_mcp_client_t *client);
+    ngx_mcp_session_ref_t *ref, ngx_msec_t start, ngx_msec_t hold);
 
-/*
- * Renews a lease of kind "use" for "hold" ms, or gives it back.  One that may have
- * run out must not be given back: another may have been counted anew.
- */
+/* Renews a lease of kind "use" for "hold" ms. */
 void ngx_mcp_session_renew(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref, ngx_uint_t use, ngx_msec_t hold);
-void ngx_mcp_session_end(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
-    ngx_uint_t use);
+
+/*
+ * Evicts up to NGX_MCP_LOCK_NODES sessions, to make room for records of another
+ * kind.  NGX_DECLINED: there is none to evict.
+ */
+ngx_int_t ngx_mcp_session_make_room(ngx_mcp_zone_t *zone);
+
+/*
+ * After a new configuration: looks at the next slots and gives their sessions the
+ * times of the new policies.  NGX_AGAIN: there are more; NGX_DONE.
+ */
+ngx_int_t ngx_mcp_session_revisit(ngx_mcp_zone_t *zone);
 
 /*
  * A peer issued "id" (adopted: it confirmed an id we had not heard of).  Makes
@@ -197,14 +210,20 @@ ngx_int_t ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
 ngx_int_t ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy,
     ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
 
-/* Gives a lease back.  An attempt that never ran is due again after the delay. */
-void ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel);
+/*
+ * Renews a lease, and the place and the attempt that go with it, for another
+ * "timeout" ms.  NGX_DECLINED: it is not ours any more.
+ */
+ngx_int_t ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout);
 
 /*
- * True if a client's POST on the session, or anything on its peer, was a success
- * since the lease began: what the probe saw then is no evidence.
+ * Gives a lease back.  What "rel" says of the session does not count if its client
+ * had a success since the lease began: that is the better witness.  An attempt
+ * that never ran is due again after the delay.
  */
-ngx_uint_t ngx_mcp_session_succeeded(ngx_mcp_lease_t *lease);
+void ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel);
+
+/* True if anything proved the peer since the lease began. */
 ngx_uint_t ngx_mcp_session_peer_proven(ngx_mcp_lease_t *lease);
 
 /* Brings the zone in order after its lock's holder died; lock held. */

@@ -62,6 +62,8 @@ typedef struct {
     uint32_t                    free;       /* head of the free list */
     uint32_t                    nused;
     uint32_t                    serial;     /* of the newest session */
+    uint32_t                    revisit;    /* next slot to be scheduled anew
+                                             * after a reload, 0: none */
     uint32_t                    nsessions;
     u_char                     *slots;      /* slot 1 is the first */
     uint64_t                    evicted;

@@ -108,7 +108,7 @@ async function started(what) {
 
 async function startServer(server) {
   run(server, process.execPath,
-      ['-r', path.join(root, 'util/demo/loopback.cjs'),
+      ['-r', path.join(root, 'util/demo/preload.cjs'),
        path.join(packages, 'server-everything/dist/index.js'),
        'streamableHttp'],
       { PATH: process.env.PATH, PORT: String(server.port) });
