@@ -190,8 +190,8 @@ ngx_mcp_call_cancel_all(void)
 
 
 /*
- * A connection to nobody.  "shared" keeps the core from touching the descriptor,
- * so that each of its ways out is open to the request.
+ * A connection to nobody.  "shared" keeps the core from touching the
+ * descriptor, so that each of its ways out is open to the request.
  */
 
 static ngx_connection_t *
@@ -258,7 +258,10 @@ ngx_mcp_call_connection(ngx_mcp_call_t *call, ngx_listening_t *ls)
     c->read->handler = ngx_mcp_call_event;
     c->write->handler = ngx_mcp_call_event;
 
-    /* never added to, nor deleted from, the event method; "eof": closed at once */
+    /*
+     * never added to, nor deleted from, the event method; "eof": closed at
+     * once
+     */
 
     c->read->active = 1;
     c->write->active = (ngx_event_flags & NGX_USE_CLEAR_EVENT) ? 1 : 0;

@@ -25,8 +25,9 @@
 typedef struct ngx_mcp_call_s  ngx_mcp_call_t;
 
 /*
- * A piece of the answer's body.  NGX_DONE: the rest need not come; the answer is
- * given a moment to end by itself, so that its connection can be used again.
+ * A piece of the answer's body.  NGX_DONE: the rest need not come; the answer
+ * is given a moment to end by itself, so that its connection can be used
+ * again.
  */
 typedef ngx_int_t (*ngx_mcp_call_body_pt)(ngx_mcp_call_t *call, u_char *data,
     size_t len);

@@ -2,8 +2,8 @@
 /*
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
- * The module's configuration: what the directives leave behind, and the handlers
- * that parse them.  Read-only after start.
+ * The module's configuration: what the directives leave behind, and the
+ * handlers that parse them.  Read-only after start.
  */
 
 
@@ -37,7 +37,7 @@ typedef struct {
 
     ngx_http_upstream_init_pt       original_init_upstream;
     ngx_http_upstream_init_peer_pt  original_init_peer;     /* the balancer's */
-    ngx_http_upstream_init_peer_pt  chain_init_peer;        /* the whole chain */
+    ngx_http_upstream_init_peer_pt  chain_init_peer;        /* the chain's */
 
     unsigned                        authorization:1;
                                                 /* is a passed header */

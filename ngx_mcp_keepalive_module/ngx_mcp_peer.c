@@ -538,7 +538,10 @@ ngx_mcp_peer_level(ngx_mcp_peer_slot_t *peer, mcp_health_change_t *change,
 
     case MCP_PEER_PARKED:
 
-        /* parking again for the same reason, with no proof between, is no news */
+        /*
+         * parking again for the same reason, with no proof between, is no
+         * news
+         */
 
         hash = ngx_murmur_hash2((u_char *) reason, ngx_strlen(reason)) | 1;
 

@@ -139,17 +139,17 @@ typedef struct {
 ngx_int_t ngx_mcp_peer_upstream(ngx_mcp_policy_t *policy);
 
 /*
- * Finds or makes the peer "name" of an upstream; "configured" marks it as one of
- * the current generation.  Takes the lock.  Returns its slot, 0: zone full or
- * the name is too long.
+ * Finds or makes the peer "name" of an upstream; "configured" marks it as one
+ * of the current generation.  Takes the lock.  Returns its slot, 0: zone full
+ * or the name is too long.
  */
 uint32_t ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
     ngx_uint_t configured);
 
 /*
- * Applies an event to a peer and logs the transition, if any.  "epoch" is the one
- * the evidence was gathered in, "reason" its NUL-ended root cause.  Takes the
- * lock.  A slot that is no peer any more is ignored.
+ * Applies an event to a peer and logs the transition, if any.  "epoch" is the
+ * one the evidence was gathered in, "reason" its NUL-ended root cause.  Takes
+ * the lock.  A slot that is no peer any more is ignored.
  */
 void ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t peer,
     mcp_event_t event, uint32_t epoch, const char *reason);

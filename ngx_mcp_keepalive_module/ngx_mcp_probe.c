@@ -456,7 +456,9 @@ ngx_mcp_probe_headers(ngx_mcp_probe_t *p)
 }
 
 
-/* Remembered under a configuration before this one, it may be wanted no more. */
+/*
+ * Remembered under a configuration before this one, it may be wanted no more.
+ */
 
 static ngx_uint_t
 ngx_mcp_probe_passed(ngx_mcp_srv_conf_t *conf, u_char *name)
@@ -771,10 +773,10 @@ ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
 
 
 /*
- * A second opinion on a new connection.  NGX_DONE: the pooled one was dead before
- * the first byte came, which is nobody's fault; NGX_OK: the answer is doubted,
- * or the connection broke and a new one will tell why; NGX_DECLINED: none is
- * wanted.
+ * A second opinion on a new connection.  NGX_DONE: the pooled one was dead
+ * before the first byte came, which is nobody's fault; NGX_OK: the answer is
+ * doubted, or the connection broke and a new one will tell why; NGX_DECLINED:
+ * none is wanted.
  */
 
 static ngx_int_t

@@ -34,7 +34,8 @@ typedef struct {
                                              * lost one: when it was lost */
     uint64_t                    use_ms;     /* the last use by anyone */
     uint64_t                    lease_ms;   /* no probe before: it is leased,
-                                             * or the server asked for a pause */
+                                             * or the server asked for a pause
+                                             * */
     uint64_t                    busy_ms;    /* a request is in flight, until */
     uint64_t                    stream_ms;  /* a stream is open, until */
     uint32_t                    serial;

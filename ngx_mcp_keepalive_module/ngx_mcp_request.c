@@ -435,8 +435,8 @@ ngx_mcp_request_is_initialize(ngx_http_request_t *r)
 
 
 /*
- * The headers to remember, and the digest of all that tells the owner.  Both the
- * order of the names and their spelling are the configuration's.
+ * The headers to remember, and the digest of all that tells the owner.  Both
+ * the order of the names and their spelling are the configuration's.
  */
 
 static ngx_int_t

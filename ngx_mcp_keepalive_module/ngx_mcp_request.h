@@ -67,7 +67,9 @@ ngx_int_t ngx_mcp_request_start(ngx_http_request_t *r,
 /* An open notification stream: takes a stream lease. */
 void ngx_mcp_request_stream(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 
-/* Describes the client of a request for the session table; NGX_ERROR: memory. */
+/*
+ * Describes the client of a request for the session table; NGX_ERROR: memory.
+ */
 ngx_int_t ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_mcp_client_t *client);
 

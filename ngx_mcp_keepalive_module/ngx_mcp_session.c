@@ -533,8 +533,8 @@ ngx_mcp_session_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
 
 
 /*
- * The first of a queue that may go.  Those in use are passed over and put to the
- * end, as a clock does, so that they are not in the way next time.
+ * The first of a queue that may go.  Those in use are passed over and put to
+ * the end, as a clock does, so that they are not in the way next time.
  */
 
 static ngx_mcp_session_slot_t *

@@ -43,7 +43,7 @@
 #define NGX_MCP_STOP_DELETE     0x10    /* the client is leaving */
 
 #define NGX_MCP_USE_REQUEST     0       /* a lease for a request in flight */
-#define NGX_MCP_USE_STREAM      1       /* ... for an open notification stream */
+#define NGX_MCP_USE_STREAM      1       /* ... for an open stream */
 
 
 /* slot 0: no session */
@@ -135,10 +135,10 @@ typedef struct {
 
 
 /*
- * Requests in flight and open streams hold their session by a lease that is only
- * a time: it is renewed while they last and not given back, so that nothing is
- * left of a worker that dies.  It is shorter than the time to the next keepalive:
- * what is short never delays one.
+ * Requests in flight and open streams hold their session by a lease that is
+ * only a time: it is renewed while they last and not given back, so that
+ * nothing is left of a worker that dies.  It is shorter than the time to the
+ * next keepalive: what is short never delays one.
  */
 
 /*
@@ -163,8 +163,8 @@ void ngx_mcp_session_renew(ngx_mcp_policy_t *policy,
 ngx_int_t ngx_mcp_session_make_room(ngx_mcp_zone_t *zone);
 
 /*
- * After a new configuration: looks at the next slots and gives their sessions the
- * times of the new policies.  NGX_AGAIN: there are more; NGX_DONE.
+ * After a new configuration: looks at the next slots and gives their sessions
+ * the times of the new policies.  NGX_AGAIN: there are more; NGX_DONE.
  */
 ngx_int_t ngx_mcp_session_revisit(ngx_mcp_zone_t *zone);
 
@@ -194,10 +194,10 @@ void ngx_mcp_session_stop(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 void ngx_mcp_session_untracked(ngx_mcp_policy_t *policy);
 
 /*
- * Leases the next due session; forgets those that expired.  "peer" (0: none) has
- * a place free again: of those put off for want of one, its own come at once.
- * NGX_OK: "lease" is filled; NGX_AGAIN: NGX_MCP_LOCK_NODES sessions were looked
- * at, call again; NGX_DONE: nothing is due before due->wake.
+ * Leases the next due session; forgets those that expired.  "peer" (0: none)
+ * has a place free again: of those put off for want of one, its own come at
+ * once. NGX_OK: "lease" is filled; NGX_AGAIN: NGX_MCP_LOCK_NODES sessions were
+ * looked at, call again; NGX_DONE: nothing is due before due->wake.
  */
 ngx_int_t ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
     ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
@@ -217,9 +217,9 @@ ngx_int_t ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy,
 ngx_int_t ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout);
 
 /*
- * Gives a lease back.  What "rel" says of the session does not count if its client
- * had a success since the lease began: that is the better witness.  An attempt
- * that never ran is due again after the delay.
+ * Gives a lease back.  What "rel" says of the session does not count if its
+ * client had a success since the lease began: that is the better witness.  An
+ * attempt that never ran is due again after the delay.
  */
 void ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel);
 

@@ -2,9 +2,9 @@
 /*
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
- * The hooks around nginx's peers.  The inner one stands between the balancer and
- * "keepalive" and pins a session to its peer; the outer one stands outside all
- * and sees pooled connections, outcomes and ends.
+ * The hooks around nginx's peers.  The inner one stands between the balancer
+ * and "keepalive" and pins a session to its peer; the outer one stands outside
+ * all and sees pooled connections, outcomes and ends.
  */
 
 

@@ -567,7 +567,9 @@ ngx_mcp_zone_start(ngx_mcp_zone_t *zone)
 }
 
 
-/* ngx_cycle is still the one before: a zone of this name there was not reused */
+/*
+ * ngx_cycle is still the one before: a zone of this name there was not reused
+ */
 
 static void
 ngx_mcp_zone_notice_size(ngx_shm_zone_t *shm_zone)

@@ -120,8 +120,8 @@ typedef struct {
 
 
 /*
- * In a test build (BUILD=crash) a worker dies at one of these marks now and then,
- * all of them in the middle of a change of the zone.
+ * In a test build (BUILD=crash) a worker dies at one of these marks now and
+ * then, all of them in the middle of a change of the zone.
  */
 
 #if (NGX_MCP_CRASH)
@@ -161,8 +161,8 @@ uint32_t ngx_mcp_zone_index(ngx_mcp_zone_t *zone, void *slot);
 
 /*
  * Texts of any length, over as many slots as needed.  store returns the index,
- * 0 if the zone is full (nothing is kept) or the text is empty; copy returns the
- * length, cut to "size"; equal compares whole; free takes 0.
+ * 0 if the zone is full (nothing is kept) or the text is empty; copy returns
+ * the length, cut to "size"; equal compares whole; free takes 0.
  */
 uint32_t ngx_mcp_zone_text_store(ngx_mcp_zone_t *zone, u_char *data,
     size_t len);
