@@ -18,8 +18,8 @@
 
 #include "mcp/mcp_rpc.h"
 #include "ngx_mcp_capture.h"
-#include "ngx_mcp_endpoint.h"
 #include "ngx_mcp_request.h"
+#include "ngx_mcp_stub.h"
 
 
 typedef struct ngx_mcp_call_s  ngx_mcp_call_t;
@@ -41,11 +41,8 @@ struct ngx_mcp_call_s {
     /* the caller's; all texts must live until the end */
 
     ngx_mcp_srv_conf_t             *conf;
-    ngx_mcp_endpoint_t             *endpoint;
+    ngx_mcp_stub_t                  stub;       /* what is asked, and where */
     ngx_str_t                       peer;       /* that must be asked */
-    ngx_str_t                       body;       /* JSON */
-    ngx_array_t                    *headers;    /* of ngx_keyval_t; besides
-                                                 * Host and content's */
     ngx_msec_t                      timeout;    /* for the whole, in ms */
     ngx_mcp_call_body_pt            body_handler;
     ngx_mcp_call_done_pt            done_handler;
@@ -83,9 +80,8 @@ struct ngx_mcp_call_s {
 /* Puts the filters in place; in postconfiguration.  NGX_ERROR: memory. */
 ngx_int_t ngx_mcp_call_init(ngx_conf_t *cf);
 
-/* The descriptor all calls of a process share; NGX_ERROR: logged. */
-ngx_int_t ngx_mcp_call_init_process(ngx_cycle_t *cycle);
-void ngx_mcp_call_exit_process(void);
+/* Once a process. */
+void ngx_mcp_call_init_process(void);
 
 /*
  * True if there are so few free connections that clients should have them: a

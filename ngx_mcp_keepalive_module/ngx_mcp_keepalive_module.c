@@ -12,10 +12,11 @@
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_filter.h"
 #include "ngx_mcp_peer.h"
-#include "ngx_mcp_probe.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_session.h"
 #include "ngx_mcp_status.h"
+#include "ngx_mcp_stub.h"
+#include "ngx_mcp_tick.h"
 #include "ngx_mcp_upstream.h"
 
 
@@ -300,12 +301,12 @@ ngx_mcp_init_process(ngx_cycle_t *cycle)
 
     ngx_mcp_request_init_process();
 
-    return ngx_mcp_probe_init_process(cycle);
+    return ngx_mcp_tick_init_process(cycle);
 }
 
 
 static void
 ngx_mcp_exit_process(ngx_cycle_t *cycle)
 {
-    ngx_mcp_call_exit_process();
+    ngx_mcp_stub_exit_process();
 }

@@ -18,17 +18,8 @@
 #include "ngx_mcp_rr.h"
 
 
-/*
- * The tick comes when something is due, within these bounds, in ms; at least so
- * many times an interval, since what is due may have become so elsewhere.
- */
-#define NGX_MCP_TICK_MIN      100
-#define NGX_MCP_TICK_MAX      500
-#define NGX_MCP_TICK_SHARE    4
-
-/* Holds of the lock in one go, NGX_MCP_LOCK_NODES sessions each. */
-#define NGX_MCP_TICK_HOLDS    16
-#define NGX_MCP_END_HOLDS     4
+/* No timer is shorter, in ms. */
+#define NGX_MCP_TIMEOUT_MIN   100
 
 #define NGX_MCP_BODY_MAX      512
 
@@ -40,6 +31,7 @@ typedef struct {
     ngx_pool_t                 *pool;
     ngx_mcp_lease_t             lease;
     ngx_mcp_srv_conf_t         *conf;
+    ngx_mcp_probe_next_pt       next;
     ngx_mcp_endpoint_t          endpoint;
     ngx_array_t                 headers;    /* of ngx_keyval_t */
     ngx_mcp_call_t              call;
@@ -57,14 +49,6 @@ typedef struct {
 } ngx_mcp_probe_t;
 
 
-static ngx_msec_t ngx_mcp_probe_tick_max(void);
-static void ngx_mcp_probe_tick(ngx_event_t *ev);
-static void ngx_mcp_probe_schedule(ngx_mcp_due_t *due);
-static void ngx_mcp_probe_attempts(ngx_mcp_due_t *due);
-static void ngx_mcp_probe_pump(ngx_mcp_zone_t *zone, uint32_t peer,
-    ngx_uint_t holds, ngx_mcp_due_t *due);
-static void ngx_mcp_probe_tell(ngx_mcp_due_t *due);
-static void ngx_mcp_probe_start(ngx_mcp_lease_t *lease);
 static ngx_mcp_probe_t *ngx_mcp_probe_create(ngx_mcp_lease_t *lease);
 static ngx_int_t ngx_mcp_probe_copy(ngx_mcp_probe_t *p, ngx_str_t *text);
 static ngx_int_t ngx_mcp_probe_headers(ngx_mcp_probe_t *p);
@@ -85,216 +69,13 @@ static ngx_int_t ngx_mcp_probe_again(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason);
 static void ngx_mcp_probe_leave(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_end(ngx_mcp_probe_t *p);
-static void ngx_mcp_probe_next(ngx_mcp_zone_t *zone, uint32_t peer);
 static void ngx_mcp_probe_peer(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel);
 static void ngx_mcp_probe_close(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel);
 
 
-static ngx_event_t            ngx_mcp_tick;
-static ngx_msec_t             ngx_mcp_tick_max;
-static ngx_connection_t       ngx_mcp_tick_dummy;
-static ngx_mcp_main_conf_t   *ngx_mcp_probe_conf;
-
-
-ngx_int_t
-ngx_mcp_probe_init_process(ngx_cycle_t *cycle)
-{
-    ngx_mcp_probe_conf = ngx_http_cycle_get_module_main_conf(cycle,
-                                                 ngx_mcp_keepalive_module);
-
-    if (ngx_mcp_probe_conf == NULL
-        || ngx_mcp_probe_conf->upstreams.nelts == 0)
-    {
-        return NGX_OK;
-    }
-
-    ngx_mcp_connect_init_process();
-
-    if (ngx_mcp_call_init_process(cycle) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    ngx_mcp_tick_max = ngx_mcp_probe_tick_max();
-    ngx_mcp_tick_dummy.fd = (ngx_socket_t) -1;
-
-    ngx_mcp_tick.handler = ngx_mcp_probe_tick;
-    ngx_mcp_tick.data = &ngx_mcp_tick_dummy;
-    ngx_mcp_tick.log = cycle->log;
-    ngx_mcp_tick.cancelable = 1;
-
-    ngx_add_timer(&ngx_mcp_tick,
-                  NGX_MCP_TICK_MIN + ngx_random() % ngx_mcp_tick_max);
-
-    return NGX_OK;
-}
-
-
-static ngx_msec_t
-ngx_mcp_probe_tick_max(void)
-{
-    ngx_msec_t            max, share;
-    ngx_uint_t            i;
-    ngx_mcp_srv_conf_t  **conf;
-
-    max = NGX_MCP_TICK_MAX;
-    conf = ngx_mcp_probe_conf->upstreams.elts;
-
-    for (i = 0; i < ngx_mcp_probe_conf->upstreams.nelts; i++) {
-
-        share = conf[i]->policy.interval / NGX_MCP_TICK_SHARE;
-
-        if (share) {
-            max = ngx_min(max, share);
-        }
-    }
-
-    return ngx_max(max, NGX_MCP_TICK_MIN);
-}
-
-
-static void
-ngx_mcp_probe_tick(ngx_event_t *ev)
-{
-    ngx_uint_t        i;
-    ngx_mcp_due_t     due;
-    ngx_mcp_zone_t  **zone;
-
-    ngx_memzero(&due, sizeof(ngx_mcp_due_t));
-    due.wake = (uint64_t) -1;
-
-    if (ngx_exiting || ngx_quit || ngx_terminate) {
-
-        /* another worker goes on; only open requests are still ours */
-
-        ngx_mcp_call_cancel_all();
-        ngx_mcp_connect_cancel_all();
-
-    } else {
-        ngx_mcp_probe_attempts(&due);
-
-        zone = ngx_mcp_probe_conf->zones.elts;
-
-        for (i = 0; i < ngx_mcp_probe_conf->zones.nelts; i++) {
-            (void) ngx_mcp_session_revisit(zone[i]);
-            ngx_mcp_probe_pump(zone[i], 0, NGX_MCP_TICK_HOLDS, &due);
-        }
-    }
-
-    ngx_mcp_request_renew();
-
-    ngx_mcp_probe_schedule(&due);
-}
-
-
-/* The next tick is no later than what is due, and than it was to be. */
-
-static void
-ngx_mcp_probe_schedule(ngx_mcp_due_t *due)
-{
-    uint64_t    delay;
-    ngx_msec_t  now;
-
-    now = ngx_current_msec;
-
-    delay = (due->wake > now) ? due->wake - now : 0;
-
-    delay = ngx_min(delay, ngx_mcp_tick_max);
-    delay = ngx_max(delay, NGX_MCP_TICK_MIN);
-
-    if (ngx_mcp_tick.timer_set
-        && (ngx_msec_int_t) (ngx_mcp_tick.timer.key - now)
-           <= (ngx_msec_int_t) delay)
-    {
-        return;
-    }
-
-    /* the workers of one instance drift apart */
-
-    delay += ngx_random() % (delay / 10);
-
-    if (ngx_mcp_tick.timer_set) {
-        ngx_del_timer(&ngx_mcp_tick);
-    }
-
-    ngx_add_timer(&ngx_mcp_tick, (ngx_msec_t) delay);
-}
-
-
-static void
-ngx_mcp_probe_attempts(ngx_mcp_due_t *due)
-{
-    ngx_uint_t            i;
-    ngx_mcp_lease_t       lease;
-    ngx_mcp_srv_conf_t  **conf;
-
-    conf = ngx_mcp_probe_conf->upstreams.elts;
-
-    for (i = 0; i < ngx_mcp_probe_conf->upstreams.nelts; i++) {
-
-        while (ngx_mcp_session_lease_attempt(&conf[i]->policy, &lease, due)
-               == NGX_OK)
-        {
-            ngx_mcp_probe_start(&lease);
-        }
-    }
-}
-
-
-static void
-ngx_mcp_probe_pump(ngx_mcp_zone_t *zone, uint32_t peer, ngx_uint_t holds,
-    ngx_mcp_due_t *due)
-{
-    ngx_int_t        rc;
-    ngx_mcp_lease_t  lease;
-
-    while (holds) {
-
-        rc = ngx_mcp_session_lease(zone, peer, &lease, due);
-
-        ngx_mcp_probe_tell(due);
-
-        if (rc == NGX_DONE) {
-            return;
-        }
-
-        if (rc == NGX_AGAIN) {
-            holds--;
-            continue;
-        }
-
-        ngx_mcp_probe_start(&lease);
-    }
-
-    due->wake = 0;
-}
-
-
-static void
-ngx_mcp_probe_tell(ngx_mcp_due_t *due)
-{
-    if (due->credentials) {
-        ngx_log_error(NGX_LOG_NOTICE, ngx_cycle->log, 0,
-                      "mcp upstream \"%V\": sessions whose clients send "
-                      "\"Authorization\" get no keepalives without "
-                      "\"mcp_keepalive_pass_header Authorization\"",
-                      &due->credentials->name);
-        due->credentials = NULL;
-    }
-
-    if (due->behind) {
-        ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
-                      "mcp upstream \"%V\" peer \"%*s\": keepalives are an "
-                      "interval behind, \"rate\" is %ui",
-                      &due->behind->name, due->peer_len, due->peer_name,
-                      due->behind->rate);
-        due->behind = NULL;
-    }
-}
-
-
-static void
-ngx_mcp_probe_start(ngx_mcp_lease_t *lease)
+void
+ngx_mcp_probe_start(ngx_mcp_lease_t *lease, ngx_mcp_probe_next_pt next)
 {
     ngx_int_t           rc;
     ngx_mcp_probe_t    *p;
@@ -319,6 +100,8 @@ ngx_mcp_probe_start(ngx_mcp_lease_t *lease)
 
         return;
     }
+
+    p->next = next;
 
     if (lease->ref.slot == 0) {
         ngx_mcp_probe_connect(p);
@@ -524,19 +307,19 @@ ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout)
         return NGX_ERROR;
     }
 
-    call->body.data = p->body;
-    call->body.len = mcp_rpc_build((char *) p->body, NGX_MCP_BODY_MAX,
+    call->stub.body.data = p->body;
+    call->stub.body.len = mcp_rpc_build((char *) p->body, NGX_MCP_BODY_MAX,
                                    (p->lease.method == NGX_MCP_METHOD_PING)
                                    ? "ping" : "tools/list",
                                    p->id, NULL);
-    if (call->body.len == 0) {
+    if (call->stub.body.len == 0) {
         return NGX_ERROR;
     }
 
     call->conf = p->conf;
-    call->endpoint = &p->endpoint;
+    call->stub.endpoint = &p->endpoint;
     call->peer = p->lease.peer_name;
-    call->headers = &p->headers;
+    call->stub.headers = &p->headers;
     call->timeout = timeout;
     call->fresh = p->retried || p->confirmed;
     call->body_handler = ngx_mcp_probe_body;
@@ -594,12 +377,14 @@ ngx_mcp_probe_connect(ngx_mcp_probe_t *p)
 static void
 ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
 {
-    uint32_t            peer;
-    ngx_mcp_zone_t     *zone;
-    ngx_mcp_probe_t    *p;
-    ngx_mcp_release_t   rel;
+    uint32_t                peer;
+    ngx_mcp_zone_t         *zone;
+    ngx_mcp_probe_t        *p;
+    ngx_mcp_release_t       rel;
+    ngx_mcp_probe_next_pt   next;
 
     p = connect->data;
+    next = p->next;
     peer = p->lease.peer;
     zone = p->lease.policy->zone;
 
@@ -626,7 +411,7 @@ ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
     }
 
     ngx_mcp_probe_close(p, &rel);
-    ngx_mcp_probe_next(zone, peer);
+    next(zone, peer);
 }
 
 
@@ -682,7 +467,7 @@ ngx_mcp_probe_answered(ngx_mcp_call_t *call)
         p->bytes = 0;
 
         timeout = (p->verdict == MCP_VERDICT_TIMEOUT)
-                  ? ngx_max(p->lease.policy->timeout / 3, NGX_MCP_TICK_MIN)
+                  ? ngx_max(p->lease.policy->timeout / 3, NGX_MCP_TIMEOUT_MIN)
                   : p->lease.policy->timeout;
 
         if (ngx_mcp_session_extend(&p->lease, timeout) != NGX_OK) {
@@ -866,10 +651,12 @@ ngx_mcp_probe_leave(ngx_mcp_probe_t *p)
 static void
 ngx_mcp_probe_end(ngx_mcp_probe_t *p)
 {
-    uint32_t            peer;
-    ngx_mcp_zone_t     *zone;
-    ngx_mcp_release_t   rel;
+    uint32_t                peer;
+    ngx_mcp_zone_t         *zone;
+    ngx_mcp_release_t       rel;
+    ngx_mcp_probe_next_pt   next;
 
+    next = p->next;
     peer = p->lease.peer;
     zone = p->lease.policy->zone;
 
@@ -886,27 +673,7 @@ ngx_mcp_probe_end(ngx_mcp_probe_t *p)
     ngx_mcp_probe_session(p, &rel);
     ngx_mcp_probe_close(p, &rel);
 
-    ngx_mcp_probe_next(zone, peer);
-}
-
-
-/* What waited for this end need not wait for the tick. */
-
-static void
-ngx_mcp_probe_next(ngx_mcp_zone_t *zone, uint32_t peer)
-{
-    ngx_mcp_due_t  due;
-
-    if (ngx_exiting || ngx_quit || ngx_terminate) {
-        return;
-    }
-
-    ngx_memzero(&due, sizeof(ngx_mcp_due_t));
-    due.wake = (uint64_t) -1;
-
-    ngx_mcp_probe_attempts(&due);
-    ngx_mcp_probe_pump(zone, peer, NGX_MCP_END_HOLDS, &due);
-    ngx_mcp_probe_schedule(&due);
+    next(zone, peer);
 }
 
 

@@ -2,8 +2,8 @@
 /*
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
- * The prober: one tick a worker decides which session or peer is asked now, and
- * what the verdict does to both.
+ * The prober: asks one leased session or peer, judges the answer, and does to
+ * both what the verdict says.
  */
 
 
@@ -14,9 +14,18 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_mcp_session.h"
 
-/* Starts the tick of a worker, if any upstream asks for it. */
-ngx_int_t ngx_mcp_probe_init_process(ngx_cycle_t *cycle);
+
+/* Something that waited for the end of a probe at "peer" may go on. */
+typedef void (*ngx_mcp_probe_next_pt)(ngx_mcp_zone_t *zone, uint32_t peer);
+
+
+/*
+ * Asks what the lease is for; the lease is given back in any case.  "next" is
+ * called after an end that was the peer's, never from within this call.
+ */
+void ngx_mcp_probe_start(ngx_mcp_lease_t *lease, ngx_mcp_probe_next_pt next);
 
 
 #endif /* _NGX_MCP_PROBE_H_INCLUDED_ */

@@ -10,22 +10,12 @@
 #include "ngx_mcp_record.h"
 
 
-/* How many sessions of one queue are looked at for one that may go. */
-#define NGX_MCP_EVICT_NODES   8
-
-
 static ngx_mcp_session_slot_t *ngx_mcp_session_lookup(ngx_mcp_policy_t *policy,
     ngx_str_t *id, uint64_t hash);
 static ngx_int_t ngx_mcp_session_same_id(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s, ngx_str_t *id);
 static ngx_mcp_session_slot_t *ngx_mcp_session_make(ngx_mcp_policy_t *policy,
     ngx_str_t *id, uint64_t hash, uint32_t peer);
-static ngx_int_t ngx_mcp_session_evict(ngx_mcp_zone_t *zone,
-    ngx_mcp_session_slot_t *keep);
-static ngx_mcp_session_slot_t *ngx_mcp_session_oldest(ngx_mcp_zone_t *zone,
-    ngx_mcp_session_slot_t *keep);
-static ngx_mcp_session_slot_t *ngx_mcp_session_first(ngx_queue_t *queue,
-    ngx_mcp_session_slot_t *keep);
 static ngx_mcp_peer_slot_t *ngx_mcp_session_peer(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *keep, ngx_str_t *name);
 static void ngx_mcp_session_count_in(ngx_mcp_policy_t *policy,
@@ -43,10 +33,6 @@ static void ngx_mcp_session_proof(ngx_mcp_policy_t *policy,
     ngx_mcp_transition_t *t);
 static void ngx_mcp_session_schedule(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s);
-
-
-/* How many records may still be looked at for eviction in this hold. */
-static ngx_uint_t  ngx_mcp_evict_left;
 
 
 ngx_int_t
@@ -138,27 +124,6 @@ ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
 
 ngx_int_t
-ngx_mcp_session_make_room(ngx_mcp_zone_t *zone)
-{
-    ngx_int_t  rc;
-
-    ngx_mcp_zone_lock(zone);
-
-    ngx_mcp_evict_left = NGX_MCP_LOCK_NODES;
-
-    rc = ngx_mcp_session_evict(zone, NULL);
-
-    while (rc == NGX_OK && ngx_mcp_session_evict(zone, NULL) == NGX_OK) {
-        /* void */
-    }
-
-    ngx_mcp_zone_unlock(zone);
-
-    return rc;
-}
-
-
-ngx_int_t
 ngx_mcp_session_revisit(ngx_mcp_zone_t *zone)
 {
     ngx_int_t                rc;
@@ -213,7 +178,7 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
 
     ngx_mcp_zone_lock(zone);
 
-    ngx_mcp_evict_left = NGX_MCP_LOCK_NODES;
+    ngx_mcp_evict_begin();
 
     hash = ngx_mcp_zone_hash(zone, policy->slot, id->data, id->len);
 
@@ -279,7 +244,7 @@ ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     ngx_mcp_zone_lock(zone);
 
-    ngx_mcp_evict_left = NGX_MCP_LOCK_NODES;
+    ngx_mcp_evict_begin();
 
     s = ngx_mcp_record_find(zone, ref);
 
@@ -443,7 +408,7 @@ ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
             break;
         }
 
-        if (ngx_mcp_session_evict(zone, NULL) != NGX_OK) {
+        if (ngx_mcp_evict(zone, NULL) != NGX_OK) {
             return NULL;
         }
     }
@@ -469,109 +434,6 @@ ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
 }
 
 
-static ngx_int_t
-ngx_mcp_session_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
-{
-    ngx_mcp_session_slot_t  *s;
-
-    s = ngx_mcp_session_oldest(zone, keep);
-
-    if (s == NULL) {
-        return NGX_DECLINED;
-    }
-
-    ngx_mcp_record_free(zone, s);
-    zone->sh->evicted++;
-
-    return NGX_OK;
-}
-
-
-/* Lost ones first, then those not ready, then the longest idle. */
-
-static ngx_mcp_session_slot_t *
-ngx_mcp_session_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
-{
-    ngx_queue_t              *q, *p;
-    ngx_mcp_peer_slot_t      *peer;
-    ngx_mcp_session_slot_t   *s, *oldest;
-    ngx_mcp_upstream_slot_t  *us;
-
-    oldest = ngx_mcp_session_first(&zone->sh->lost, keep);
-
-    if (oldest == NULL) {
-        oldest = ngx_mcp_session_first(&zone->sh->fresh, keep);
-    }
-
-    if (oldest != NULL) {
-        return oldest;
-    }
-
-    for (q = ngx_queue_head(&zone->sh->upstreams);
-         q != ngx_queue_sentinel(&zone->sh->upstreams);
-         q = ngx_queue_next(q))
-    {
-        us = ngx_queue_data(q, ngx_mcp_upstream_slot_t, queue);
-
-        for (p = ngx_queue_head(&us->peers);
-             p != ngx_queue_sentinel(&us->peers);
-             p = ngx_queue_next(p))
-        {
-            peer = ngx_queue_data(p, ngx_mcp_peer_slot_t, queue);
-            s = ngx_mcp_session_first(&peer->ready, keep);
-
-            if (s != NULL
-                && (oldest == NULL || s->client_ms < oldest->client_ms))
-            {
-                oldest = s;
-            }
-        }
-    }
-
-    return oldest;
-}
-
-
-/*
- * The first of a queue that may go.  Those in use are passed over and put to
- * the end, as a clock does, so that they are not in the way next time.
- */
-
-static ngx_mcp_session_slot_t *
-ngx_mcp_session_first(ngx_queue_t *queue, ngx_mcp_session_slot_t *keep)
-{
-    uint64_t                 now;
-    ngx_uint_t               n;
-    ngx_queue_t             *q;
-    ngx_mcp_session_slot_t  *s;
-
-    now = ngx_current_msec;
-
-    for (n = NGX_MCP_EVICT_NODES; n && ngx_mcp_evict_left; n--) {
-
-        if (ngx_queue_empty(queue)) {
-            return NULL;
-        }
-
-        q = ngx_queue_head(queue);
-        s = ngx_queue_data(q, ngx_mcp_session_slot_t, queue);
-
-        ngx_mcp_evict_left--;
-
-        if (s != keep && !ngx_mcp_record_streaming(s, now)
-            && !ngx_mcp_record_busy(s, now))
-        {
-            return s;
-        }
-
-        ngx_queue_remove(q);
-        ngx_queue_insert_tail(queue, q);
-    }
-
-    return NULL;
-}
-
-
 /* The peer's slot, for which sessions may have to go. */
 
 static ngx_mcp_peer_slot_t *
@@ -586,7 +448,7 @@ ngx_mcp_session_peer(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *keep,
 
     } while (peer == NULL && policy->slot
              && name->len && name->len <= NGX_MCP_PEER_NAME_MAX
-             && ngx_mcp_session_evict(policy->zone, keep) == NGX_OK);
+             && ngx_mcp_evict(policy->zone, keep) == NGX_OK);
 
     return peer;
 }
@@ -676,7 +538,7 @@ ngx_mcp_session_endpoint(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
     do {
         s->endpoint = ngx_mcp_record_endpoint_add(zone, text);
 
-    } while (s->endpoint == 0 && ngx_mcp_session_evict(zone, s) == NGX_OK);
+    } while (s->endpoint == 0 && ngx_mcp_evict(zone, s) == NGX_OK);
 
     ngx_mcp_record_endpoint_drop(zone, old);
 }
@@ -700,7 +562,7 @@ ngx_mcp_session_headers(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
                                              client->headers.len);
 
     } while (s->headers == 0 && client->headers.len
-             && ngx_mcp_session_evict(zone, s) == NGX_OK);
+             && ngx_mcp_evict(zone, s) == NGX_OK);
 
     if (client->credentials || (client->headers.len && s->headers == 0)) {
         s->flags |= NGX_MCP_FLAG_SECRET;
