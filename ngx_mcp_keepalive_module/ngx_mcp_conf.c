@@ -179,6 +179,47 @@ ngx_mcp_conf_pass_header(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 
 
 char *
+ngx_mcp_conf_lost_text(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_mcp_srv_conf_t  *conf = data;
+
+    u_char      *p;
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    if (conf->lost_texts) {
+        return "is duplicate";
+    }
+
+    conf->lost_texts = ngx_pcalloc(cf->pool, cf->args->nelts * sizeof(char *));
+    if (conf->lost_texts == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        ngx_strlow(value[i].data, value[i].data, value[i].len);
+
+        for (p = value[i].data; *p >= 0x20 && *p < 0x7f; p++) { /* void */ }
+
+        if (value[i].len < 4 || p != value[i].data + value[i].len) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid text \"%V\" in \"%V\" directive, it "
+                               "must be at least 4 printable ASCII characters",
+                               &value[i], &cmd->name);
+            return NGX_CONF_ERROR;
+        }
+
+        conf->lost_texts[i - 1] = (const char *) value[i].data;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
 ngx_mcp_conf_reconnect(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_mcp_srv_conf_t  *conf = data;
@@ -274,13 +315,14 @@ ngx_mcp_conf_check(ngx_conf_t *cf, ngx_mcp_main_conf_t *mcf,
                 return NGX_CONF_ERROR;
             }
 
-        } else if (conf->pass_headers || conf->reconnect
+        } else if (conf->pass_headers || conf->lost_texts || conf->reconnect
                    || conf->pin != NGX_CONF_UNSET)
         {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "\"%s\" in upstream \"%V\" needs \"mcp_keepalive\" "
                           "beside it in %s:%ui",
                           conf->pass_headers ? "mcp_keepalive_pass_header"
+                          : conf->lost_texts ? "mcp_session_lost_text"
                           : conf->reconnect ? "mcp_reconnect" : "mcp_pin",
                           &us[i]->host, us[i]->file_name, us[i]->line);
             return NGX_CONF_ERROR;

@@ -31,6 +31,8 @@ typedef struct {
     ngx_http_upstream_srv_conf_t   *upstream;
     ngx_array_t                    *pass_headers;
                                                 /* of ngx_str_t */
+    const char                    **lost_texts; /* lower case, NULL-ended; or
+                                                 * NULL */
     ngx_msec_t                      drain;      /* 0: off */
     ngx_flag_t                      pin;
     ngx_uint_t                      failover;
@@ -67,6 +69,7 @@ ngx_mcp_srv_conf_t *ngx_mcp_conf_upstream(ngx_http_upstream_srv_conf_t *us);
 char *ngx_mcp_conf_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf,
     ngx_http_upstream_init_pt init_upstream);
 char *ngx_mcp_conf_pass_header(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_mcp_conf_lost_text(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_mcp_conf_reconnect(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_mcp_conf_pin(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 

@@ -9,13 +9,29 @@
 #include <ngx_http.h>
 
 #include "mcp/mcp_rpc.h"
+#include "ngx_mcp_answer.h"
 #include "ngx_mcp_filter.h"
+#include "ngx_mcp_judge.h"
 #include "ngx_mcp_request.h"
 
 
 static ngx_int_t ngx_mcp_filter_header(ngx_http_request_t *r);
-static void ngx_mcp_filter_post(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
-    ngx_uint_t status);
+static ngx_int_t ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in);
+static ngx_int_t ngx_mcp_filter_hold(ngx_http_request_t *r,
+    ngx_mcp_ctx_t *ctx, size_t limit);
+static ngx_int_t ngx_mcp_filter_held(ngx_http_request_t *r,
+    ngx_mcp_ctx_t *ctx, ngx_chain_t *in);
+static ngx_uint_t ngx_mcp_filter_take(ngx_buf_t *held, ngx_chain_t *in);
+static ngx_uint_t ngx_mcp_filter_ended(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static ngx_int_t ngx_mcp_filter_release(ngx_http_request_t *r,
+    ngx_mcp_ctx_t *ctx, ngx_chain_t *in);
+static ngx_int_t ngx_mcp_filter_replace(ngx_http_request_t *r,
+    ngx_mcp_ctx_t *ctx);
+static ngx_uint_t ngx_mcp_filter_lost(ngx_http_request_t *r,
+    ngx_mcp_ctx_t *ctx);
+static void ngx_mcp_filter_learn(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+static void ngx_mcp_filter_post(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 static void ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_mcp_client_t *client);
 static void ngx_mcp_filter_get(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
@@ -27,6 +43,7 @@ static mcp_media_t ngx_mcp_filter_media(ngx_http_request_t *r);
 
 
 static ngx_http_output_header_filter_pt  ngx_mcp_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_mcp_next_body_filter;
 
 
 void
@@ -34,31 +51,325 @@ ngx_mcp_filter_init(void)
 {
     ngx_mcp_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_mcp_filter_header;
+
+    ngx_mcp_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_mcp_filter_body;
 }
 
 
 static ngx_int_t
 ngx_mcp_filter_header(ngx_http_request_t *r)
 {
-    ngx_uint_t      status;
+    size_t          limit;
     ngx_mcp_ctx_t  *ctx;
 
     ctx = ngx_mcp_request_ctx(r);
 
-    if (ctx == NULL || ctx->call != NULL || ctx->untracked
-        || r->upstream == NULL || ngx_mcp_filter_cached(r))
+    if (ctx == NULL || ctx->call != NULL || r->upstream == NULL) {
+        return ngx_mcp_next_header_filter(r);
+    }
+
+    if (ctx->refused) {
+
+        /* what nginx made of our refusal closed the connection, for one */
+
+        r->keepalive = ctx->keepalive;
+        ngx_mcp_answer_lost_header(r);
+
+        return ngx_mcp_next_header_filter(r);
+    }
+
+    if (ctx->untracked || r->upstream->headers_in.status_n == 0
+        || ngx_mcp_filter_cached(r))
     {
         return ngx_mcp_next_header_filter(r);
     }
 
-    /* 0: the answer is nginx's own */
+    limit = ngx_mcp_judge_limit(r, ctx);
+
+    if (limit && ngx_mcp_filter_hold(r, ctx, limit) == NGX_OK) {
+        return NGX_OK;
+    }
+
+    ngx_mcp_filter_learn(r, ctx);
+
+    return ngx_mcp_next_header_filter(r);
+}
+
+
+static ngx_int_t
+ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_chain_t    *cl;
+    ngx_mcp_ctx_t  *ctx;
+
+    ctx = ngx_mcp_request_ctx(r);
+
+    if (ctx == NULL || ctx->call != NULL || in == NULL) {
+        return ngx_mcp_next_body_filter(r, in);
+    }
+
+    if (ctx->held) {
+        return ngx_mcp_filter_held(r, ctx, in);
+    }
+
+    if (!ctx->refused && !ctx->replaced) {
+        return ngx_mcp_next_body_filter(r, in);
+    }
+
+    /* the text of another answer */
+
+    for (cl = in; cl; cl = cl->next) {
+        cl->buf->pos = cl->buf->last;
+        cl->buf->file_pos = cl->buf->file_last;
+    }
+
+    if (ctx->replaced) {
+        return NGX_OK;
+    }
+
+    ctx->replaced = 1;
+
+    cl = ngx_mcp_answer_lost_body(r);
+
+    return cl ? ngx_mcp_next_body_filter(r, cl) : NGX_ERROR;
+}
+
+
+/* The header waits until the body has told what it is worth. */
+
+static ngx_int_t
+ngx_mcp_filter_hold(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx, size_t limit)
+{
+    off_t  length;
+
+    length = r->upstream->headers_in.content_length_n;
+
+    if (length >= 0) {
+        limit = ngx_max((size_t) length, 1);
+    }
+
+    ctx->held = ngx_create_temp_buf(r->pool, limit);
+    if (ctx->held == NULL) {
+        return NGX_ERROR;
+    }
+
+    r->filter_need_in_memory = 1;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_mcp_filter_held(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_uint_t  whole;
+
+    /* the upstream side may be over without an end: then this is all */
+
+    if (r->upstream->peer.connection == NULL
+        && !ngx_mcp_filter_ended(r, in))
+    {
+        return ngx_mcp_filter_release(r, ctx, in);
+    }
+
+    whole = ngx_mcp_filter_ended(r, in);
+
+    if (!ngx_mcp_filter_take(ctx->held, in)) {
+        return ngx_mcp_filter_release(r, ctx, in);
+    }
+
+    if (!whole) {
+        return NGX_OK;
+    }
+
+    if (ngx_mcp_filter_lost(r, ctx)) {
+        return ngx_mcp_filter_replace(r, ctx);
+    }
+
+    ctx->held->last_buf = 1;
+    ctx->held->last_in_chain = 1;
+
+    return ngx_mcp_filter_release(r, ctx, NULL);
+}
+
+
+/* Takes all of a chain or nothing. */
+
+static ngx_uint_t
+ngx_mcp_filter_take(ngx_buf_t *held, ngx_chain_t *in)
+{
+    size_t        len;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    len = 0;
+
+    for (cl = in; cl; cl = cl->next) {
+        b = cl->buf;
+
+        if (!ngx_buf_special(b) && !ngx_buf_in_memory(b)) {
+            return 0;
+        }
+
+        len += ngx_buf_in_memory(b) ? b->last - b->pos : 0;
+    }
+
+    if (len > (size_t) (held->end - held->last)) {
+        return 0;
+    }
+
+    for (cl = in; cl; cl = cl->next) {
+        b = cl->buf;
+
+        if (ngx_buf_in_memory(b)) {
+            held->last = ngx_cpymem(held->last, b->pos, b->last - b->pos);
+            b->pos = b->last;
+        }
+
+        b->file_pos = b->file_last;
+    }
+
+    return 1;
+}
+
+
+static ngx_uint_t
+ngx_mcp_filter_ended(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    for ( /* void */ ; in; in = in->next) {
+        if (in->buf->last_buf) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/*
+ * The server's own answer goes on, unchanged, with what is in "in" behind it.
+ */
+
+static ngx_int_t
+ngx_mcp_filter_release(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_int_t     rc;
+    ngx_buf_t    *b;
+    ngx_chain_t   out;
+
+    b = ctx->held;
+    ctx->held = NULL;
+
+    ngx_mcp_filter_learn(r, ctx);
+
+    rc = ngx_mcp_next_header_filter(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    if (b->pos == b->last && !b->last_buf) {
+        return ngx_mcp_next_body_filter(r, in);
+    }
+
+    if (b->pos == b->last) {
+        b->temporary = 0;
+        b->sync = 1;
+    }
+
+    out.buf = b;
+    out.next = in;
+
+    return ngx_mcp_next_body_filter(r, &out);
+}
+
+
+static ngx_int_t
+ngx_mcp_filter_replace(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    ngx_int_t     rc;
+    ngx_chain_t  *out;
+
+    ctx->held = NULL;
+    ctx->replaced = 1;
+
+    ngx_mcp_answer_lost_header(r);
+
+    rc = ngx_mcp_next_header_filter(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    out = ngx_mcp_answer_lost_body(r);
+
+    return out ? ngx_mcp_next_body_filter(r, out) : NGX_ERROR;
+}
+
+
+/*
+ * Is the session lost, and the answer to be replaced?  What a stranger to it is
+ * told changes nothing.  A 404 that is JSON-RPC says it well enough itself.
+ */
+
+static ngx_uint_t
+ngx_mcp_filter_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    u_char             owner[NGX_MCP_OWNER_LEN];
+    ngx_uint_t         json;
+    ngx_mcp_policy_t  *policy;
+
+    policy = &ctx->conf->policy;
+
+    if (!ngx_mcp_judge_lost(r, ctx, ctx->held->pos,
+                            ctx->held->last - ctx->held->pos, &json))
+    {
+        return 0;
+    }
+
+    if (ctx->known
+        && (ngx_mcp_request_owner(r, ctx, owner) != NGX_OK
+            || ngx_mcp_session_forget(policy, &ctx->session.ref, owner, 1)
+               != NGX_OK))
+    {
+        return 0;
+    }
+
+    ctx->lost = 1;
+
+    if (json && r->upstream->headers_in.status_n == NGX_HTTP_NOT_FOUND) {
+        return 0;
+    }
+
+    ngx_mcp_peer_upstream_count(policy, NGX_MCP_COUNT_TRANSLATED);
+
+    return 1;
+}
+
+
+/* What the header says of the session. */
+
+static void
+ngx_mcp_filter_learn(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    ngx_uint_t  status;
 
     status = r->upstream->headers_in.status_n;
 
-    switch (status ? r->method : 0) {
+    if (ctx->lost) {
+        return;
+    }
+
+    switch (r->method) {
 
     case NGX_HTTP_POST:
-        ngx_mcp_filter_post(r, ctx, status);
+        if (status < 300) {
+            ngx_mcp_filter_post(r, ctx);
+        }
+
         break;
 
     case NGX_HTTP_GET:
@@ -69,35 +380,16 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
         ngx_mcp_filter_delete(r, ctx, status);
         break;
     }
-
-    return ngx_mcp_next_header_filter(r);
 }
 
 
 static void
-ngx_mcp_filter_post(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
-    ngx_uint_t status)
+ngx_mcp_filter_post(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
     ngx_mcp_client_t  client;
 
-    if (status >= 300 && !(ctx->known && status == NGX_HTTP_NOT_FOUND)) {
-        return;
-    }
-
-    if (ngx_mcp_request_client(r, ctx, &client) != NGX_OK) {
-        return;
-    }
-
-    if (status < 300) {
+    if (ngx_mcp_request_client(r, ctx, &client) == NGX_OK) {
         ngx_mcp_filter_post_2xx(r, ctx, &client);
-        return;
-    }
-
-    /* the client was told that its session is gone, or it will be soon */
-
-    if (!ctx->initialize) {
-        ngx_mcp_session_stop(&ctx->conf->policy, &ctx->session.ref,
-                             client.owner, NGX_MCP_STOP_LOST);
     }
 }
 
@@ -135,8 +427,8 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
             && (ctx->id.len != id.len
                 || ngx_memcmp(ctx->id.data, id.data, id.len) != 0))
         {
-            ngx_mcp_session_forget(policy, &ctx->session.ref, client->owner,
-                                   0);
+            (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+                                          client->owner, 0);
         }
 
         (void) ngx_mcp_session_learn(policy, &id, client, 0);
@@ -174,10 +466,12 @@ ngx_mcp_filter_delete(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     }
 
     if (status < 300) {
-        ngx_mcp_session_forget(policy, &ctx->session.ref, client.owner, 0);
+        (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+                                      client.owner, 0);
 
     } else if (status == NGX_HTTP_NOT_FOUND) {
-        ngx_mcp_session_forget(policy, &ctx->session.ref, client.owner, 1);
+        (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+                                      client.owner, 1);
 
     } else if (status == NGX_HTTP_NOT_ALLOWED
                || status == NGX_HTTP_NOT_IMPLEMENTED)

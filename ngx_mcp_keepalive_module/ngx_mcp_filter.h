@@ -2,8 +2,8 @@
 /*
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
- * What a client's answer headers say of its session: learn, adopt, touch,
- * forget.
+ * What a client's answer says of its session: learn, adopt, touch, forget,
+ * lose; and a lost session told so that clients understand it.
  */
 
 
@@ -16,7 +16,7 @@
 #include <ngx_http.h>
 
 
-/* Puts the header filter in place; in postconfiguration. */
+/* Puts the filters in place; in postconfiguration. */
 void ngx_mcp_filter_init(void);
 
 

@@ -47,6 +47,13 @@ static ngx_command_t  ngx_mcp_commands[] = {
       0,
       NULL },
 
+    { ngx_string("mcp_session_lost_text"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_mcp_conf_lost_text,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("mcp_reconnect"),
       NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
       ngx_mcp_conf_reconnect,

@@ -457,6 +457,11 @@ ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
     peer = ngx_mcp_record_peer(zone, s);
 
+    if (peer->wrong >= NGX_MCP_PEER_WRONG) {
+        s->use_ms = now;
+        return policy->interval;
+    }
+
     if (peer->health.state == MCP_PEER_DEGRADED
         || peer->health.state == MCP_PEER_PARKED)
     {
@@ -533,6 +538,10 @@ ngx_mcp_lease_attempt_session(ngx_mcp_policy_t *policy,
     ngx_uint_t               n;
     ngx_queue_t             *q;
     ngx_mcp_session_slot_t  *s;
+
+    if (peer->wrong >= NGX_MCP_PEER_WRONG) {
+        return NULL;
+    }
 
     for (q = ngx_queue_last(&peer->ready), n = NGX_MCP_ATTEMPT_NODES;
          q != ngx_queue_sentinel(&peer->ready) && n;

@@ -429,6 +429,15 @@ ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
 }
 
 
+void
+ngx_mcp_peer_contradict(ngx_mcp_peer_slot_t *peer)
+{
+    if (peer != NULL && peer->wrong < NGX_MCP_PEER_WRONG) {
+        peer->wrong++;
+    }
+}
+
+
 uint64_t
 ngx_mcp_peer_call_extend_locked(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_slot_t *peer, uint64_t call, uint64_t until)
@@ -478,6 +487,10 @@ ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
 
     t->change = mcp_health_event(&peer->health, &policy->health, event, epoch,
                                  now, (uint32_t) ngx_random());
+
+    if (t->change.mark) {
+        peer->wrong = 0;
+    }
 
     if (!t->change.changed) {
         return;
@@ -587,6 +600,7 @@ ngx_mcp_peer_copy(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
     copy->slot = ngx_mcp_zone_index(zone, peer);
     copy->generation = peer->generation;
     copy->nsessions = peer->nsessions;
+    copy->wrong = peer->wrong;
     copy->health = peer->health;
 
     copy->name_len = ngx_mcp_zone_text_copy(zone, peer->name, copy->name,

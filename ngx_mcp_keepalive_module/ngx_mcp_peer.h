@@ -23,6 +23,9 @@
 #define NGX_MCP_PEER_CALLS      8       /* keepalives in flight to a peer */
 #define NGX_MCP_PEER_CALLS_MIN  2       /* ... with the smallest of pools */
 
+/* Wrong so often, keepalives say nothing of a peer's sessions. */
+#define NGX_MCP_PEER_WRONG      3
+
 #define NGX_MCP_METHOD_TOOLS    0
 #define NGX_MCP_METHOD_PING     1
 #define NGX_MCP_METHOD_AUTO     2
@@ -100,6 +103,8 @@ typedef struct {
     uint32_t                    park_hash;  /* of the reason last parked for */
     uint8_t                     method;     /* latched: method + 1, 0: none */
     uint8_t                     warned;     /* NGX_MCP_WARNED_* */
+    uint8_t                     wrong;      /* sessions that keepalives were
+                                             * told are lost, and were not */
 } ngx_mcp_peer_slot_t;
 
 typedef struct {
@@ -120,6 +125,7 @@ typedef struct {
     uint32_t                    slot;
     uint32_t                    generation;
     uint32_t                    nsessions;
+    ngx_uint_t                  wrong;
     mcp_health_t                health;
     uint64_t                    sent;
     uint64_t                    bytes;
@@ -206,6 +212,12 @@ ngx_mcp_peer_slot_t *ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone,
  */
 uint64_t ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_slot_t *peer, uint64_t now, uint64_t hold);
+
+/*
+ * A client's success on a session that a keepalive was told is lost.  After
+ * NGX_MCP_PEER_WRONG of them the peer gets no keepalives until it is marked.
+ */
+void ngx_mcp_peer_contradict(ngx_mcp_peer_slot_t *peer);
 
 /* Moves the end of a place taken; returns its new name, 0: it has run out. */
 uint64_t ngx_mcp_peer_call_extend_locked(ngx_mcp_policy_t *policy,

@@ -46,6 +46,7 @@ typedef struct {
                                             /* to an attempt that can run */
     unsigned                    retried:1;  /* on a new connection */
     unsigned                    confirmed:1;
+    unsigned                    ignored:1;  /* "ping" was, so far */
 } ngx_mcp_probe_t;
 
 
@@ -523,6 +524,7 @@ ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
 
     f->session = 1;
     f->ready = 1;
+    f->phrases = p->conf->lost_texts;
     f->ping = (p->lease.method == NGX_MCP_METHOD_PING);
     f->pooled = o->pooled;
     f->encoded = call->encoded;
@@ -590,6 +592,14 @@ ngx_mcp_probe_again(ngx_mcp_probe_t *p)
     case MCP_VERDICT_TIMEOUT:
         if (p->lease.attempt) {
             return NGX_DECLINED;
+        }
+
+        if (p->lease.method == NGX_MCP_METHOD_PING) {
+
+            /* it may be only "ping" that is ignored */
+
+            p->ignored = 1;
+            p->lease.method = NGX_MCP_METHOD_TOOLS;
         }
 
         break;
@@ -737,6 +747,14 @@ ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel)
     lease = &p->lease;
 
     switch (p->verdict) {
+
+    case MCP_VERDICT_OK:
+        if (p->ignored) {
+            ngx_mcp_peer_latch(lease->policy, lease->peer,
+                               NGX_MCP_METHOD_PING);
+        }
+
+        break;
 
     case MCP_VERDICT_UNSUPPORTED:
         ngx_mcp_peer_latch(lease->policy, lease->peer, lease->method);

@@ -22,6 +22,8 @@
 #define NGX_MCP_RENEWALS        3
 
 
+static ngx_http_core_loc_conf_t *ngx_mcp_request_location(
+    ngx_http_request_t *r);
 static ngx_msec_t ngx_mcp_request_hold(ngx_mcp_ctx_t *ctx);
 static ngx_msec_t ngx_mcp_request_lease(ngx_mcp_srv_conf_t *conf);
 static ngx_uint_t ngx_mcp_request_is_initialize(ngx_http_request_t *r);
@@ -54,6 +56,7 @@ ngx_mcp_request_ctx(ngx_http_request_t *r)
 ngx_int_t
 ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 {
+    u_char               owner[NGX_MCP_OWNER_LEN];
     ngx_int_t            rc;
     ngx_mcp_ctx_t       *ctx;
     ngx_pool_cleanup_t  *cln;
@@ -114,6 +117,13 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     ctx->known = 1;
 
+    if (ctx->session.state == NGX_MCP_SESSION_LOST && !ctx->initialize
+        && ngx_mcp_request_owner(r, ctx, owner) == NGX_OK)
+    {
+        ctx->refused = ngx_mcp_session_refuse(&conf->policy,
+                                              &ctx->session.ref, owner);
+    }
+
     if (r->method != NGX_HTTP_GET) {
         ctx->busy = 1;
         ngx_queue_insert_tail(&ngx_mcp_requests, &ctx->queue);
@@ -125,6 +135,23 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
         ctx->pin.data = ctx->session.peer;
         ctx->pin.len = ctx->session.peer_len;
     }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_mcp_request_owner(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx, u_char *owner)
+{
+    ngx_mcp_client_t  client;
+
+    ngx_memzero(&client, sizeof(ngx_mcp_client_t));
+
+    if (ngx_mcp_request_headers(r, ctx->conf, &client) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(owner, client.owner, NGX_MCP_OWNER_LEN);
 
     return NGX_OK;
 }
@@ -266,10 +293,26 @@ ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name)
 
 
 ngx_int_t
+ngx_mcp_request_no_error_pages(ngx_http_request_t *r)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_mcp_request_location(r);
+
+    if (clcf == NULL) {
+        return NGX_ERROR;
+    }
+
+    clcf->error_pages = NULL;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
 ngx_mcp_request_quiet(ngx_http_request_t *r)
 {
-    void                      **loc_conf;
-    ngx_http_core_loc_conf_t   *clcf;
+    ngx_http_core_loc_conf_t  *clcf;
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
@@ -279,26 +322,15 @@ ngx_mcp_request_quiet(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    loc_conf = ngx_palloc(r->pool, sizeof(void *) * ngx_http_max_module
-                                   + sizeof(ngx_http_core_loc_conf_t));
-    if (loc_conf == NULL) {
+    clcf = ngx_mcp_request_location(r);
+
+    if (clcf == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_memcpy(loc_conf, r->loc_conf, sizeof(void *) * ngx_http_max_module);
-
-    r->loc_conf = loc_conf;
-
-    loc_conf += ngx_http_max_module;
-
-    ngx_memcpy(loc_conf, clcf, sizeof(ngx_http_core_loc_conf_t));
-
-    clcf = (ngx_http_core_loc_conf_t *) loc_conf;
     clcf->error_pages = NULL;
     clcf->log_subrequest = 0;
     ngx_str_null(&clcf->post_action);
-
-    r->loc_conf[ngx_http_core_module.ctx_index] = clcf;
 
     return NGX_OK;
 }
@@ -344,6 +376,32 @@ void
 ngx_mcp_request_init_process(void)
 {
     ngx_queue_init(&ngx_mcp_requests);
+}
+
+
+/* A copy of the core's part of the location, for this request alone. */
+
+static ngx_http_core_loc_conf_t *
+ngx_mcp_request_location(ngx_http_request_t *r)
+{
+    void                      **loc_conf;
+    ngx_http_core_loc_conf_t   *clcf;
+
+    clcf = ngx_palloc(r->pool, sizeof(ngx_http_core_loc_conf_t));
+    loc_conf = ngx_palloc(r->pool, sizeof(void *) * ngx_http_max_module);
+
+    if (clcf == NULL || loc_conf == NULL) {
+        return NULL;
+    }
+
+    ngx_memcpy(loc_conf, r->loc_conf, sizeof(void *) * ngx_http_max_module);
+    ngx_memcpy(clcf, loc_conf[ngx_http_core_module.ctx_index],
+               sizeof(ngx_http_core_loc_conf_t));
+
+    loc_conf[ngx_http_core_module.ctx_index] = clcf;
+    r->loc_conf = loc_conf;
+
+    return clcf;
 }
 
 

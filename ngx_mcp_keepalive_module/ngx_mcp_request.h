@@ -42,6 +42,11 @@ typedef struct {
     ngx_mcp_session_pin_t           session;
 
     void                           *call;   /* ngx_mcp_call_t, if our own */
+
+    ngx_buf_t                      *held;   /* body of an answer that is held
+                                             * until it is judged */
+    ngx_int_t                     (*process_header)(ngx_http_request_t *r);
+                                            /* of the upstream, replaced */
     ngx_mcp_outcome_t               outcome;
 
     unsigned                        known:1;    /* session is set */
@@ -50,6 +55,11 @@ typedef struct {
     unsigned                        busy:1;     /* holds a request lease */
     unsigned                        stream:1;   /* holds a stream lease */
     unsigned                        fresh:1;    /* no pooled connection */
+    unsigned                        refused:1;  /* the session was lost */
+    unsigned                        lost:1;     /* ... is now, says the server */
+    unsigned                        replaced:1; /* the answer is ours now */
+    unsigned                        keepalive:1;
+                                                /* of the client, before */
 } ngx_mcp_ctx_t;
 
 
@@ -63,6 +73,12 @@ ngx_mcp_ctx_t *ngx_mcp_request_ctx(ngx_http_request_t *r);
  */
 ngx_int_t ngx_mcp_request_start(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf);
+
+/*
+ * The digest of the owner a request speaks for; NGX_ERROR: no memory.
+ */
+ngx_int_t ngx_mcp_request_owner(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    u_char *owner);
 
 /* An open notification stream: takes a stream lease. */
 void ngx_mcp_request_stream(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
@@ -83,9 +99,10 @@ ngx_table_elt_t *ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name);
 ngx_int_t ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id);
 
 /*
- * Gives a request of our own its location without error pages, post_action and
- * an access log for subrequests.  NGX_ERROR: no memory.
+ * Gives a request its location without error pages; one of our own without
+ * post_action and an access log for subrequests, too.  NGX_ERROR: no memory.
  */
+ngx_int_t ngx_mcp_request_no_error_pages(ngx_http_request_t *r);
 ngx_int_t ngx_mcp_request_quiet(ngx_http_request_t *r);
 
 /* Renews the leases that this worker's requests hold; for the tick. */

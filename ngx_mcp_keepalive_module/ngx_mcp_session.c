@@ -273,35 +273,63 @@ ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 }
 
 
-void
+ngx_int_t
 ngx_mcp_session_forget(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
     u_char *owner, ngx_uint_t lost)
 {
+    ngx_int_t                rc;
     ngx_mcp_zone_t          *zone;
     ngx_mcp_session_slot_t  *s;
 
+    rc = NGX_OK;
     zone = policy->zone;
 
     ngx_mcp_zone_lock(zone);
 
     s = ngx_mcp_record_find(zone, ref);
 
-    if (s != NULL && s->state != NGX_MCP_SESSION_LOST
-        && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0)
-    {
-        ngx_mcp_record_count(zone, s, lost ? NGX_MCP_COUNT_LOST
-                                           : NGX_MCP_COUNT_DELETED);
-        if (lost) {
-            s->client_ms = ngx_current_msec;
-            ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_LOST, s->peer);
-            ngx_mcp_session_schedule(policy, s);
+    if (s != NULL && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) != 0) {
+        rc = NGX_DECLINED;
 
-        } else {
-            ngx_mcp_record_free(zone, s);
-        }
+    } else if (s != NULL && !lost) {
+        ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_DELETED);
+        ngx_mcp_record_free(zone, s);
+
+    } else if (s != NULL && s->state != NGX_MCP_SESSION_LOST) {
+        ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_LOST);
+
+        s->client_ms = ngx_current_msec;
+        ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_LOST, s->peer);
+        ngx_mcp_session_schedule(policy, s);
     }
 
     ngx_mcp_zone_unlock(zone);
+
+    return rc;
+}
+
+
+ngx_uint_t
+ngx_mcp_session_refuse(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+    u_char *owner)
+{
+    ngx_uint_t               refuse;
+    ngx_mcp_session_slot_t  *s;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    s = ngx_mcp_record_find(policy->zone, ref);
+
+    refuse = (s != NULL && s->state == NGX_MCP_SESSION_LOST
+              && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0);
+
+    if (refuse) {
+        ngx_mcp_record_count(policy->zone, s, NGX_MCP_COUNT_SESSION_LOST);
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    return refuse;
 }
 
 
@@ -470,7 +498,11 @@ ngx_mcp_session_count_in(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
                   |NGX_MCP_FLAG_SPREAD);
 
     /* the server knows it, whatever a keepalive was told */
-    s->stop &= ~NGX_MCP_STOP_LOST;
+
+    if (s->stop & NGX_MCP_STOP_LOST) {
+        ngx_mcp_peer_contradict(ngx_mcp_record_peer(zone, s));
+        s->stop &= ~NGX_MCP_STOP_LOST;
+    }
 
     ngx_mcp_session_remember(policy, s, client);
 

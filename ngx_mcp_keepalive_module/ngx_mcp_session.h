@@ -181,10 +181,18 @@ void ngx_mcp_session_success(ngx_mcp_policy_t *policy,
 
 /*
  * The session ends by its client's DELETE or was replaced, if "owner" is its
- * owner; with "lost" it is not forgotten but lost.
+ * owner; with "lost" it is not forgotten but lost.  NGX_DECLINED: it is
+ * another's.
  */
-void ngx_mcp_session_forget(ngx_mcp_policy_t *policy,
+ngx_int_t ngx_mcp_session_forget(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref, u_char *owner, ngx_uint_t lost);
+
+/*
+ * True, and counted, if the session is lost and "owner" its owner: the request
+ * is to be answered by us.
+ */
+ngx_uint_t ngx_mcp_session_refuse(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_ref_t *ref, u_char *owner);
 
 /* Stops the session's keepalives for "stop", if "owner" is its owner. */
 void ngx_mcp_session_stop(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,

@@ -393,6 +393,8 @@ ngx_mcp_status_peer(ngx_mcp_policy_t *policy, ngx_mcp_peer_copy_t *peer)
     ngx_mcp_status_set(json, "reconnects", h->reconnects);
     ngx_mcp_status_set(json, "sessions", peer->nsessions);
     ngx_mcp_status_set(json, "streams", 0);
+    (void) json_object_set_new(json, "representative",
+                               json_boolean(peer->wrong < NGX_MCP_PEER_WRONG));
     (void) json_object_set_new(json, "keepalives",
                                ngx_mcp_status_keepalives(peer));
 

@@ -8,6 +8,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_mcp_judge.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_rr.h"
 #include "ngx_mcp_upstream.h"
@@ -32,6 +33,9 @@ typedef struct {
 
 static ngx_int_t ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
+static ngx_int_t ngx_mcp_upstream_client(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us, ngx_mcp_srv_conf_t *conf);
+static ngx_int_t ngx_mcp_upstream_process_header(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_upstream_hook(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     ngx_event_get_peer_pt get, ngx_event_free_peer_pt free);
@@ -136,11 +140,7 @@ ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
 
     if (ctx == NULL || ctx->call == NULL) {
 
-        if (ngx_mcp_request_start(r, conf) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        return conf->chain_init_peer(r, us);
+        return ngx_mcp_upstream_client(r, us, conf);
     }
 
     if (ngx_mcp_request_quiet(r) != NGX_OK
@@ -158,6 +158,84 @@ ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
 
     return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get,
                                  ngx_mcp_upstream_free);
+}
+
+
+/* A client's request: past all access checks, and with its body read. */
+
+static ngx_int_t
+ngx_mcp_upstream_client(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us, ngx_mcp_srv_conf_t *conf)
+{
+    ngx_mcp_ctx_t  *ctx;
+
+    if (ngx_mcp_request_start(r, conf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ctx = ngx_mcp_request_ctx(r);
+
+    if (ctx != NULL && ctx->refused) {
+
+        /*
+         * nginx makes an answer of the error, which no error_page may take; the
+         * filters make ours of it.
+         */
+
+        ctx->keepalive = r->keepalive;
+        r->error_page = 1;
+
+        return NGX_ERROR;
+    }
+
+    if (ctx != NULL && ctx->id.len && !ctx->initialize
+        && r->upstream->conf->intercept_errors
+        && r->upstream->process_header != ngx_mcp_upstream_process_header)
+    {
+        ctx->process_header = r->upstream->process_header;
+        r->upstream->process_header = ngx_mcp_upstream_process_header;
+    }
+
+    return conf->chain_init_peer(r, us);
+}
+
+
+/*
+ * With proxy_intercept_errors a server's error is dropped before any filter can
+ * see it.  One that tells of a lost session is judged here, by what has come of
+ * its body, and spared.
+ */
+
+static ngx_int_t
+ngx_mcp_upstream_process_header(ngx_http_request_t *r)
+{
+    ngx_int_t             rc;
+    ngx_uint_t            json;
+    ngx_mcp_ctx_t        *ctx;
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+    ctx = ngx_mcp_request_ctx(r);
+
+    u->process_header = ctx->process_header;
+
+    rc = u->process_header(r);
+
+    /* "proxy" replaces it after the status line */
+
+    ctx->process_header = u->process_header;
+    u->process_header = ngx_mcp_upstream_process_header;
+
+    if (rc == NGX_OK && u->headers_in.status_n >= 400
+        && ngx_mcp_judge_limit(r, ctx)
+        && ngx_mcp_judge_lost(r, ctx, u->buffer.pos,
+                              u->buffer.last - u->buffer.pos, &json)
+        && ngx_mcp_request_no_error_pages(r) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return rc;
 }
 
 
