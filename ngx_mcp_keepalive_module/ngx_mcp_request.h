@@ -56,7 +56,7 @@ typedef struct {
     unsigned                        stream:1;   /* holds a stream lease */
     unsigned                        fresh:1;    /* no pooled connection */
     unsigned                        refused:1;  /* the session was lost */
-    unsigned                        lost:1;     /* ... is now, says the server */
+    unsigned                        lost:1;     /* ... is, says the server */
     unsigned                        replaced:1; /* the answer is ours now */
     unsigned                        keepalive:1;
                                                 /* of the client, before */
