@@ -21,6 +21,7 @@ ngx_mcp_judge_limit(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
     off_t                 length;
     size_t                max;
+    mcp_media_t           media;
     ngx_uint_t            status;
     ngx_table_elt_t      *h;
     ngx_http_upstream_t  *u;
@@ -29,6 +30,7 @@ ngx_mcp_judge_limit(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     u = r->upstream;
     status = u->headers_in.status_n;
     length = u->headers_in.content_length_n;
+    media = ngx_mcp_judge_media(u);
 
     if (ctx->id.len == 0 || ctx->initialize
         || !(r->method & (NGX_HTTP_POST|NGX_HTTP_GET|NGX_HTTP_DELETE)))
@@ -36,11 +38,17 @@ ngx_mcp_judge_limit(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return 0;
     }
 
+    if (media == MCP_MEDIA_SSE) {
+
+        /* a stream is never held */
+        return 0;
+    }
+
     if (status >= 400) {
         max = NGX_MCP_JUDGE_ERROR_MAX;
 
     } else if (status == NGX_HTTP_OK && length >= 0
-               && ngx_mcp_judge_media(u) == MCP_MEDIA_JSON)
+               && media == MCP_MEDIA_JSON)
     {
         max = NGX_MCP_JUDGE_JSON_MAX;
 
