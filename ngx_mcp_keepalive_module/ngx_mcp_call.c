@@ -396,7 +396,9 @@ ngx_mcp_call_header_filter(ngx_http_request_t *r)
 
     /* otherwise nothing is seen of the body before its end */
 
-    if (!r->upstream->cacheable && !r->upstream->store) {
+    r->upstream->store = 0;
+
+    if (!r->upstream->cacheable) {
         r->upstream->buffering = 0;
     }
 

@@ -20,6 +20,9 @@
 
 typedef struct ngx_mcp_connect_s  ngx_mcp_connect_t;
 
+typedef void (*ngx_mcp_connect_done_pt)(ngx_mcp_connect_t *connect);
+
+
 struct ngx_mcp_connect_s {
 
     /* the caller's */
@@ -28,7 +31,7 @@ struct ngx_mcp_connect_s {
     ngx_sockaddr_t              sa;
     socklen_t                   socklen;
     ngx_msec_t                  timeout;    /* ms */
-    void                      (*done_handler)(ngx_mcp_connect_t *connect);
+    ngx_mcp_connect_done_pt     done_handler;
     void                       *data;
 
     /* the result */

@@ -65,7 +65,9 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
 
     ctx = ngx_mcp_request_ctx(r);
 
-    if (ctx == NULL || ctx->call != NULL || r->upstream == NULL) {
+    if (ctx == NULL || ctx->call != NULL || r != r->main
+        || r->upstream == NULL)
+    {
         return ngx_mcp_next_header_filter(r);
     }
 
@@ -105,7 +107,7 @@ ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in)
 
     ctx = ngx_mcp_request_ctx(r);
 
-    if (ctx == NULL || ctx->call != NULL || in == NULL) {
+    if (ctx == NULL || ctx->call != NULL || r != r->main || in == NULL) {
         return ngx_mcp_next_body_filter(r, in);
     }
 
@@ -330,6 +332,10 @@ ngx_mcp_filter_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return 0;
     }
 
+    /* no success of any kind, whoever asked */
+
+    ctx->lost = 1;
+
     if (ctx->known
         && (ngx_mcp_request_owner(r, ctx, owner) != NGX_OK
             || ngx_mcp_session_forget(policy, &ctx->session.ref, owner, 1)
@@ -337,8 +343,6 @@ ngx_mcp_filter_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     {
         return 0;
     }
-
-    ctx->lost = 1;
 
     if (json && r->upstream->headers_in.status_n == NGX_HTTP_NOT_FOUND) {
         return 0;
@@ -407,7 +411,7 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     media = ngx_mcp_filter_media(r);
 
     client->proof = (media == MCP_MEDIA_JSON || media == MCP_MEDIA_SSE);
-    client->repin = !ctx->conf->pin;
+    client->repin = !ctx->conf->pin || ctx->session.gone;
 
     rc = ngx_mcp_request_session_id(&r->upstream->headers_in.headers, &id);
 
@@ -416,17 +420,22 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         return;
     }
 
-    if (rc == NGX_OK
-        && (ctx->id.len != id.len
-            || ngx_memcmp(ctx->id.data, id.data, id.len) != 0
-            || ctx->initialize))
+    if (rc == NGX_OK && ctx->id.len == id.len
+        && ngx_memcmp(ctx->id.data, id.data, id.len) == 0
+        && !ctx->initialize)
     {
+        /* the server repeats the id it was sent */
+        rc = NGX_DECLINED;
+    }
+
+    if (rc == NGX_OK) {
+
         /* issued just now: a handshake proves nothing */
 
-        if (ctx->known
-            && (ctx->id.len != id.len
-                || ngx_memcmp(ctx->id.data, id.data, id.len) != 0))
-        {
+        if (ctx->known && ctx->initialize) {
+
+            /* its client has started over */
+
             (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
                                           client->owner, 0);
         }

@@ -242,7 +242,7 @@ ngx_mcp_init_module(ngx_cycle_t *cycle)
 
     for (i = 0; i < mcf->zones.nelts; i++) {
         ngx_mcp_zone_lock(zone[i]);
-        zone[i]->sh->generation++;
+        zone[i]->generation = ++zone[i]->sh->generation;
         zone[i]->sh->revisit = (zone[i]->sh->top != 0);
         ngx_mcp_zone_unlock(zone[i]);
     }

@@ -174,9 +174,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
         peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
         us->cursor = ngx_mcp_zone_index(zone, peer);
 
-        /* configured once, but not any more */
-
-        if (peer->generation && peer->generation != us->generation) {
+        if (ngx_mcp_peer_gone(us, peer)) {
             continue;
         }
 
@@ -290,7 +288,10 @@ ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout)
     s = ngx_mcp_record_find(zone, &lease->ref);
     peer = ngx_mcp_zone_slot(zone, lease->peer, NGX_MCP_SLOT_PEER);
 
-    if (s != NULL && peer != NULL && s->lease_ms == lease->until) {
+    if (s != NULL && ngx_mcp_record_busy(s, now)) {
+        rc = NGX_BUSY;
+
+    } else if (s != NULL && peer != NULL && s->lease_ms == lease->until) {
 
         lease->until = ngx_max(lease->until + 1, now + hold);
 
@@ -396,19 +397,25 @@ ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
     peer = ngx_mcp_record_peer(zone, s);
 
-    call = ngx_mcp_peer_call_locked(policy, peer, now,
-                                    policy->timeout + NGX_MCP_PROBE_SLACK);
+    /* whoever is due now stands behind those that wait already */
+
+    call = 0;
+
+    if (peer->defer_ms <= now || (s->flags & NGX_MCP_FLAG_DEFERRED)) {
+        call = ngx_mcp_peer_call_locked(policy, peer, now,
+                                        policy->timeout + NGX_MCP_PROBE_SLACK);
+    }
+
     if (call == 0) {
         ngx_mcp_lease_defer(zone, s, NGX_MCP_COUNT_SKIPPED_RATE);
         ngx_mcp_lease_behind(policy, s, due, now);
 
         /* one after the other, so that few are looked at in vain */
 
-        if (peer->defer_ms >= now + policy->interval) {
-            peer->defer_ms = now;
+        if (peer->defer_ms < now + policy->interval) {
+            peer->defer_ms = ngx_max(peer->defer_ms + 1, now + NGX_MCP_DEFER);
         }
 
-        peer->defer_ms = ngx_max(peer->defer_ms + 1, now + NGX_MCP_DEFER);
         ngx_mcp_record_wake(zone, s, peer->defer_ms);
 
         return NGX_BUSY;
@@ -428,9 +435,10 @@ static uint64_t
 ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     ngx_mcp_due_t *due, uint64_t now)
 {
-    uint64_t              spread;
-    ngx_mcp_zone_t       *zone;
-    ngx_mcp_peer_slot_t  *peer;
+    uint64_t                  spread;
+    ngx_mcp_zone_t           *zone;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_upstream_slot_t  *us;
 
     zone = policy->zone;
     spread = ngx_min(policy->interval, NGX_MCP_SPREAD_MAX);
@@ -456,8 +464,9 @@ ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     }
 
     peer = ngx_mcp_record_peer(zone, s);
+    us = ngx_mcp_zone_slot(zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
 
-    if (peer->wrong >= NGX_MCP_PEER_WRONG) {
+    if (peer->wrong >= NGX_MCP_PEER_WRONG || ngx_mcp_peer_gone(us, peer)) {
         s->use_ms = now;
         return policy->interval;
     }

@@ -199,6 +199,11 @@ void ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t peer,
 
 /* All below: lock held. */
 
+/* True if the peer was configured once, but is not any more. */
+#define ngx_mcp_peer_gone(us, peer)                                           \
+    ((us) != NULL && (peer)->generation                                       \
+     && (peer)->generation != (us)->generation)
+
 ngx_mcp_upstream_slot_t *ngx_mcp_peer_upstream_locked(ngx_mcp_zone_t *zone,
     ngx_str_t *name);
 ngx_mcp_peer_slot_t *ngx_mcp_peer_find_locked(ngx_mcp_zone_t *zone,

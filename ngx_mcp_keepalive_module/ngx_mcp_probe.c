@@ -16,12 +16,16 @@
 #include "ngx_mcp_connect.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_rr.h"
+#include "ngx_mcp_scrub.h"
 
 
 /* No timer is shorter, in ms. */
 #define NGX_MCP_TIMEOUT_MIN   100
 
 #define NGX_MCP_BODY_MAX      512
+
+/* A connect is either quick or of no use, in ms. */
+#define NGX_MCP_CONNECT_TIMEOUT  1000
 
 /* Attempts that could not run for want of something of ours, in ms. */
 #define NGX_MCP_LOCAL_DELAY   1000
@@ -60,11 +64,16 @@ static ngx_int_t ngx_mcp_probe_add(ngx_mcp_probe_t *p, u_char *key,
 static ngx_int_t ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout);
 static ngx_int_t ngx_mcp_probe_id(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_connect(ngx_mcp_probe_t *p);
+static ngx_int_t ngx_mcp_probe_dial(ngx_mcp_probe_t *p,
+    ngx_mcp_connect_done_pt done);
 static void ngx_mcp_probe_connected(ngx_mcp_connect_t *connect);
 static ngx_int_t ngx_mcp_probe_body(ngx_mcp_call_t *call, u_char *data,
     size_t len);
 static void ngx_mcp_probe_answered(ngx_mcp_call_t *call);
+static ngx_int_t ngx_mcp_probe_why(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_known(ngx_mcp_connect_t *connect);
 static void ngx_mcp_probe_judge(ngx_mcp_probe_t *p);
+static void ngx_mcp_probe_scrub(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f);
 static ngx_int_t ngx_mcp_probe_again(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason);
@@ -353,25 +362,37 @@ ngx_mcp_probe_id(ngx_mcp_probe_t *p)
 static void
 ngx_mcp_probe_connect(ngx_mcp_probe_t *p)
 {
+    if (ngx_mcp_probe_dial(p, ngx_mcp_probe_connected) != NGX_OK) {
+        p->local_delay = p->lease.policy->health.park_ms;
+        ngx_mcp_probe_local(p, "the peer is down or not configured any more");
+    }
+}
+
+
+static ngx_int_t
+ngx_mcp_probe_dial(ngx_mcp_probe_t *p, ngx_mcp_connect_done_pt done)
+{
     ngx_mcp_connect_t  *connect;
 
     connect = &p->connect;
 
+    ngx_memzero(connect, sizeof(ngx_mcp_connect_t));
+
     connect->name = p->lease.peer_name;
-    connect->timeout = p->lease.policy->timeout;
-    connect->done_handler = ngx_mcp_probe_connected;
     connect->data = p;
+    connect->done_handler = done;
+    connect->timeout = ngx_min(p->lease.policy->timeout,
+                               NGX_MCP_CONNECT_TIMEOUT);
 
     connect->socklen = ngx_mcp_rr_address(p->conf->upstream, &connect->name,
                                           &connect->sa);
-
     if (connect->socklen == 0) {
-        p->local_delay = p->lease.policy->health.park_ms;
-        ngx_mcp_probe_local(p, "the peer is down or not configured any more");
-        return;
+        return NGX_DECLINED;
     }
 
     ngx_mcp_connect_start(connect);
+
+    return NGX_OK;
 }
 
 
@@ -472,7 +493,7 @@ ngx_mcp_probe_answered(ngx_mcp_call_t *call)
                   : p->lease.policy->timeout;
 
         if (ngx_mcp_session_extend(&p->lease, timeout) != NGX_OK) {
-            ngx_mcp_probe_local(p, "the session is gone");
+            ngx_mcp_probe_local(p, "the session is gone, or in use");
             return;
         }
 
@@ -481,6 +502,47 @@ ngx_mcp_probe_answered(ngx_mcp_call_t *call)
         }
 
         return;
+    }
+
+    if (p->verdict == MCP_VERDICT_PEER_DOWN && call->outcome.done
+        && call->outcome.stage != MCP_STAGE_CONNECT && !call->header
+        && ngx_mcp_probe_why(p) == NGX_OK)
+    {
+        return;
+    }
+
+    ngx_mcp_probe_end(p);
+}
+
+
+/*
+ * A connection that was cut says nothing of why.  Is the peer still there at
+ * all? NGX_DECLINED: cannot be asked.
+ */
+
+static ngx_int_t
+ngx_mcp_probe_why(ngx_mcp_probe_t *p)
+{
+    if (ngx_mcp_probe_dial(p, ngx_mcp_probe_known) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_mcp_probe_known(ngx_mcp_connect_t *connect)
+{
+    ngx_mcp_probe_t  *p;
+
+    p = connect->data;
+
+    if (!connect->cancelled && !connect->local
+        && connect->capture.text[0] != '\0')
+    {
+        ngx_cpystrn((u_char *) p->reason, (u_char *) connect->capture.text,
+                    MCP_REASON_MAX);
     }
 
     ngx_mcp_probe_end(p);
@@ -510,6 +572,29 @@ ngx_mcp_probe_judge(ngx_mcp_probe_t *p)
     ngx_mcp_probe_facts(p, &facts);
 
     p->verdict = mcp_classify(&facts, p->reason);
+
+    ngx_mcp_probe_scrub(p);
+}
+
+
+/* A server may well quote what it was sent. */
+
+static void
+ngx_mcp_probe_scrub(ngx_mcp_probe_t *p)
+{
+    u_char  *name, *value, *last;
+
+    ngx_mcp_scrub(p->reason, p->lease.id.data, p->lease.id.len);
+    ngx_mcp_scrub_uri(p->reason, p->endpoint.uri.data, p->endpoint.uri.len);
+
+    last = p->lease.headers.data + p->lease.headers.len;
+
+    for (name = p->lease.headers.data; name < last;
+         name = value + ngx_strlen(value) + 1)
+    {
+        value = name + ngx_strlen(name) + 1;
+        ngx_mcp_scrub_value(p->reason, value, ngx_strlen(value));
+    }
 }
 
 
@@ -562,8 +647,7 @@ ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
 /*
  * A second opinion on a new connection.  NGX_DONE: the pooled one was dead
  * before the first byte came, which is nobody's fault; NGX_OK: the answer is
- * doubted, or the connection broke and a new one will tell why; NGX_DECLINED:
- * none is wanted.
+ * doubted; NGX_DECLINED: none is wanted.
  */
 
 static ngx_int_t
@@ -574,13 +658,10 @@ ngx_mcp_probe_again(ngx_mcp_probe_t *p)
     call = &p->call;
 
     if (p->verdict == MCP_VERDICT_PEER_DOWN && !p->retried
-        && (call->outcome.stage == MCP_STAGE_HEADER
-            || call->outcome.stage == MCP_STAGE_BODY)
-        && !call->complete)
+        && call->outcome.pooled && !call->header)
     {
         p->retried = 1;
-
-        return (call->outcome.pooled && !call->header) ? NGX_DONE : NGX_OK;
+        return NGX_DONE;
     }
 
     if (p->confirmed) {
@@ -590,7 +671,7 @@ ngx_mcp_probe_again(ngx_mcp_probe_t *p)
     switch (p->verdict) {
 
     case MCP_VERDICT_TIMEOUT:
-        if (p->lease.attempt) {
+        if (p->lease.attempt && p->lease.method != NGX_MCP_METHOD_PING) {
             return NGX_DECLINED;
         }
 

@@ -49,7 +49,7 @@ ngx_mcp_request_ctx(ngx_http_request_t *r)
         return ctx;
     }
 
-    return (r == r->main) ? ctx : NULL;
+    return ngx_http_get_module_ctx(r, ngx_mcp_keepalive_module);
 }
 
 
@@ -58,12 +58,11 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 {
     u_char               owner[NGX_MCP_OWNER_LEN];
     ngx_int_t            rc;
+    ngx_msec_t           hold;
     ngx_mcp_ctx_t       *ctx;
     ngx_pool_cleanup_t  *cln;
 
-    if (r != r->main) {
-        return NGX_OK;
-    }
+    hold = 0;
 
     ctx = ngx_http_get_module_ctx(r, ngx_mcp_keepalive_module);
 
@@ -96,20 +95,19 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
         return NGX_OK;
     }
 
-    if (rc == NGX_DECLINED
-        || !(r->method & (NGX_HTTP_POST|NGX_HTTP_GET|NGX_HTTP_DELETE)))
-    {
+    if (rc == NGX_DECLINED) {
         return NGX_OK;
     }
 
-    if (r->method == NGX_HTTP_POST) {
+    if (r->method == NGX_HTTP_POST && r == r->main) {
         ctx->initialize = ngx_mcp_request_is_initialize(r);
     }
 
-    if (ngx_mcp_session_begin(&conf->policy, &ctx->id,
-                              (r->method == NGX_HTTP_GET)
-                              ? 0 : ngx_mcp_request_hold(ctx),
-                              &ctx->session)
+    if (r == r->main && (r->method & (NGX_HTTP_POST|NGX_HTTP_DELETE))) {
+        hold = ngx_mcp_request_hold(ctx);
+    }
+
+    if (ngx_mcp_session_begin(&conf->policy, &ctx->id, hold, &ctx->session)
         != NGX_OK)
     {
         return NGX_OK;
@@ -118,20 +116,21 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
     ctx->known = 1;
 
     if (ctx->session.state == NGX_MCP_SESSION_LOST && !ctx->initialize
+        && r == r->main && r->method != NGX_HTTP_OPTIONS
         && ngx_mcp_request_owner(r, ctx, owner) == NGX_OK)
     {
         ctx->refused = ngx_mcp_session_refuse(&conf->policy,
                                               &ctx->session.ref, owner);
     }
 
-    if (r->method != NGX_HTTP_GET) {
+    if (hold) {
         ctx->busy = 1;
         ngx_queue_insert_tail(&ngx_mcp_requests, &ctx->queue);
     }
 
     /* a client that starts over goes where the balancer sends it */
 
-    if (conf->pin && !ctx->initialize) {
+    if (conf->pin && !ctx->initialize && !ctx->session.gone) {
         ctx->pin.data = ctx->session.peer;
         ctx->pin.len = ctx->session.peer_len;
     }

@@ -68,15 +68,13 @@ ngx_mcp_ctx_t *ngx_mcp_request_ctx(ngx_http_request_t *r);
 
 /*
  * A client's request reaches the upstream: makes its context, finds its session
- * and takes a lease, given back with the request.  A subrequest gets none.
- * NGX_ERROR: no memory.
+ * and its peer; a POST or DELETE of a client takes a lease.  NGX_ERROR: no
+ * memory.
  */
 ngx_int_t ngx_mcp_request_start(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf);
 
-/*
- * The digest of the owner a request speaks for; NGX_ERROR: no memory.
- */
+/* The digest of the owner a request speaks for; NGX_ERROR: no memory. */
 ngx_int_t ngx_mcp_request_owner(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     u_char *owner);
 

@@ -29,7 +29,7 @@ static ngx_int_t ngx_mcp_rr_take(ngx_http_upstream_rr_peers_t *peers,
 
 ngx_int_t
 ngx_mcp_rr_select(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
-    void *data, ngx_str_t *name)
+    void *data, ngx_str_t *name, ngx_uint_t spare)
 {
     ngx_int_t                          rc;
     ngx_uint_t                         n;
@@ -64,7 +64,13 @@ ngx_mcp_rr_select(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
             continue;
         }
 
-        rc = ngx_mcp_rr_take(peers, rrp, pc, peer, n);
+        rc = NGX_BUSY;
+
+        if (peer->max_conns == 0
+            || peer->conns + (spare ? 1 : 0) < peer->max_conns)
+        {
+            rc = ngx_mcp_rr_take(peers, rrp, pc, peer, n);
+        }
 
         ngx_http_upstream_rr_peers_unlock(peers);
 
@@ -146,9 +152,7 @@ ngx_mcp_rr_take(ngx_http_upstream_rr_peers_t *peers,
             / (8 * sizeof(uintptr_t));
     i = n / (8 * sizeof(uintptr_t));
 
-    if (ngx_mcp_rr_down(peer) || i >= words
-        || (peer->max_conns && peer->conns >= peer->max_conns))
-    {
+    if (ngx_mcp_rr_down(peer) || i >= words) {
         return NGX_BUSY;
     }
 

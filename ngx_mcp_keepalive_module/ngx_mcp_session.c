@@ -39,11 +39,12 @@ ngx_int_t
 ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
     ngx_msec_t hold, ngx_mcp_session_pin_t *pin)
 {
-    uint64_t                 now;
-    ngx_int_t                rc;
-    ngx_mcp_zone_t          *zone;
-    ngx_mcp_peer_slot_t     *peer;
-    ngx_mcp_session_slot_t  *s;
+    uint64_t                  now;
+    ngx_int_t                 rc;
+    ngx_mcp_zone_t           *zone;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_session_slot_t   *s;
+    ngx_mcp_upstream_slot_t  *us;
 
     rc = NGX_DECLINED;
     now = ngx_current_msec;
@@ -61,9 +62,12 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
             s->busy_ms = ngx_max(s->busy_ms, now + hold);
         }
 
+        us = ngx_mcp_zone_slot(zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+
         pin->ref.slot = ngx_mcp_zone_index(zone, s);
         pin->ref.serial = s->serial;
         pin->state = s->state;
+        pin->gone = ngx_mcp_peer_gone(us, peer);
         pin->epoch = peer->health.epoch;
         pin->peer_len = ngx_mcp_zone_text_copy(zone, peer->name, pin->peer,
                                                NGX_MCP_PEER_NAME_MAX);
@@ -134,7 +138,9 @@ ngx_mcp_session_revisit(ngx_mcp_zone_t *zone)
 
     sh = zone->sh;
 
-    if (sh->revisit == 0) {
+    /* not by a worker of the configuration before, which goes on for a while */
+
+    if (sh->revisit == 0 || zone->generation != sh->generation) {
         return NGX_DONE;
     }
 
@@ -297,6 +303,11 @@ ngx_mcp_session_forget(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     } else if (s != NULL && s->state != NGX_MCP_SESSION_LOST) {
         ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_LOST);
+
+        /* nobody speaks in its name any more */
+
+        ngx_mcp_zone_text_free(zone, s->headers);
+        s->headers = 0;
 
         s->client_ms = ngx_current_msec;
         ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_LOST, s->peer);

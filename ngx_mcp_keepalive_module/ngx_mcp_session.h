@@ -59,6 +59,8 @@ typedef struct {
 typedef struct {
     ngx_mcp_session_ref_t       ref;
     ngx_uint_t                  state;
+    ngx_uint_t                  gone;       /* the peer is not configured any
+                                             * more */
     uint32_t                    epoch;      /* of the peer, now */
     size_t                      peer_len;
     u_char                      peer[NGX_MCP_PEER_NAME_MAX];
@@ -220,7 +222,8 @@ ngx_int_t ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy,
 
 /*
  * Renews a lease, and the place and the attempt that go with it, for another
- * "timeout" ms.  NGX_DECLINED: it is not ours any more.
+ * "timeout" ms.  NGX_DECLINED: it is not ours any more; NGX_BUSY: a request of
+ * the client is in flight.
  */
 ngx_int_t ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout);
 

@@ -291,7 +291,8 @@ ngx_mcp_upstream_get_pinned(ngx_peer_connection_t *pc, void *data)
 
     ngx_int_t  rc;
 
-    rc = ngx_mcp_rr_select(hook->upstream, pc, hook->data, &hook->ctx->pin);
+    rc = ngx_mcp_rr_select(hook->upstream, pc, hook->data, &hook->ctx->pin,
+                           hook->ctx->call != NULL);
 
     if (rc != NGX_DECLINED) {
         return rc;

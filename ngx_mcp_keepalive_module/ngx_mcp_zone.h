@@ -95,6 +95,7 @@ struct ngx_mcp_zone_s {
     ngx_shm_zone_t             *shm_zone;
     ngx_mcp_zone_rebuild_pt     rebuild;
     ngx_array_t                 policies;   /* of ngx_mcp_policy_t * */
+    uint32_t                    generation; /* of this configuration */
     ngx_uint_t                  torn;       /* rebuilt in this hold */
     ngx_uint_t                  dropped;
 };
