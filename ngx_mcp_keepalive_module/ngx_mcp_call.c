@@ -11,6 +11,9 @@
 #include "ngx_mcp_call.h"
 
 
+extern ngx_module_t  ngx_http_proxy_module;
+
+
 /* How long an answered call may take to end by itself, in ms. */
 #define NGX_MCP_CALL_GRACE    100
 
@@ -354,17 +357,30 @@ ngx_mcp_call_event(ngx_event_t *ev)
 }
 
 
-/* The location is chosen: from here on no cache may know the method. */
+/* The location is chosen; from here on no cache may know the method. */
 
 static ngx_int_t
 ngx_mcp_call_precontent(ngx_http_request_t *r)
 {
-    ngx_mcp_ctx_t  *ctx;
+    ngx_mcp_ctx_t             *ctx;
+    ngx_http_upstream_conf_t  *ucf;
 
     ctx = ngx_mcp_request_ctx(r);
 
-    if (ctx != NULL && ctx->call != NULL) {
-        r->method = NGX_HTTP_UNKNOWN;
+    if (ctx == NULL || ctx->call == NULL) {
+        return NGX_DECLINED;
+    }
+
+    r->method = NGX_HTTP_UNKNOWN;
+
+    /* first in the configuration of "proxy"; NULL if it has variables */
+
+    ucf = ngx_http_get_module_loc_conf(r, ngx_http_proxy_module);
+
+    if (ucf->upstream && ucf->upstream != ctx->conf->upstream) {
+
+        /* it goes elsewhere now, and so would what is said in its name */
+        return NGX_HTTP_NOT_FOUND;
     }
 
     return NGX_DECLINED;
@@ -402,7 +418,14 @@ ngx_mcp_call_header_filter(ngx_http_request_t *r)
         r->upstream->buffering = 0;
     }
 
-    if (r == call->request && r->upstream->headers_in.status_n) {
+    if (r == call->request && ctx->outcome.done) {
+
+        /* the peer is done with: X-Accel-Redirect, and not its answer */
+
+        call->redirected = 1;
+        ngx_add_timer(&call->timer, NGX_MCP_CALL_GRACE);
+
+    } else if (r == call->request && r->upstream->headers_in.status_n) {
         ngx_mcp_call_answer(call, r->upstream);
     }
 

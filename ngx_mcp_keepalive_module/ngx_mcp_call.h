@@ -60,6 +60,8 @@ struct ngx_mcp_call_s {
     ngx_mcp_capture_t               capture;    /* what went wrong first */
     unsigned                        header:1;   /* the header has come */
     unsigned                        encoded:1;
+    unsigned                        redirected:1;
+                                                /* to something of nginx's */
     unsigned                        complete:1; /* the end has come */
     unsigned                        answered:1; /* body_handler was content */
     unsigned                        timedout:1; /* our own time was up */

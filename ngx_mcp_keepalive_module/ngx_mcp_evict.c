@@ -18,9 +18,9 @@
 
 
 static ngx_mcp_session_slot_t *ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone,
-    ngx_mcp_session_slot_t *keep);
+    ngx_mcp_session_slot_t *keep, ngx_uint_t busy);
 static ngx_mcp_session_slot_t *ngx_mcp_evict_first(ngx_queue_t *queue,
-    ngx_mcp_session_slot_t *keep);
+    ngx_mcp_session_slot_t *keep, ngx_uint_t busy);
 
 
 /* How many records may still be looked at in this hold of the lock. */
@@ -58,35 +58,48 @@ ngx_mcp_session_make_room(ngx_mcp_zone_t *zone)
 ngx_int_t
 ngx_mcp_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
 {
+    ngx_uint_t               left, busy;
     ngx_mcp_session_slot_t  *s;
 
-    s = ngx_mcp_evict_oldest(zone, keep);
+    /* those with a request not long ago only if there are no others */
 
-    if (s == NULL) {
-        return NGX_DECLINED;
+    for (busy = 0; ngx_mcp_evict_left; busy = 1) {
+
+        left = ngx_mcp_evict_left;
+
+        s = ngx_mcp_evict_oldest(zone, keep, busy);
+
+        if (s != NULL) {
+            ngx_mcp_record_free(zone, s);
+            zone->sh->evicted++;
+
+            return NGX_OK;
+        }
+
+        if (left == ngx_mcp_evict_left) {
+            break;
+        }
     }
 
-    ngx_mcp_record_free(zone, s);
-    zone->sh->evicted++;
-
-    return NGX_OK;
+    return NGX_DECLINED;
 }
 
 
 /* Lost ones first, then those not ready, then the longest idle. */
 
 static ngx_mcp_session_slot_t *
-ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
+ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep,
+    ngx_uint_t busy)
 {
     ngx_queue_t              *q, *p;
     ngx_mcp_peer_slot_t      *peer;
     ngx_mcp_session_slot_t   *s, *oldest;
     ngx_mcp_upstream_slot_t  *us;
 
-    oldest = ngx_mcp_evict_first(&zone->sh->lost, keep);
+    oldest = ngx_mcp_evict_first(&zone->sh->lost, keep, 1);
 
     if (oldest == NULL) {
-        oldest = ngx_mcp_evict_first(&zone->sh->fresh, keep);
+        oldest = ngx_mcp_evict_first(&zone->sh->fresh, keep, busy);
     }
 
     if (oldest != NULL) {
@@ -104,7 +117,7 @@ ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
              p = ngx_queue_next(p))
         {
             peer = ngx_queue_data(p, ngx_mcp_peer_slot_t, queue);
-            s = ngx_mcp_evict_first(&peer->ready, keep);
+            s = ngx_mcp_evict_first(&peer->ready, keep, busy);
 
             if (s != NULL
                 && (oldest == NULL || s->client_ms < oldest->client_ms))
@@ -124,7 +137,8 @@ ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
  */
 
 static ngx_mcp_session_slot_t *
-ngx_mcp_evict_first(ngx_queue_t *queue, ngx_mcp_session_slot_t *keep)
+ngx_mcp_evict_first(ngx_queue_t *queue, ngx_mcp_session_slot_t *keep,
+    ngx_uint_t busy)
 {
     uint64_t                 now;
     ngx_uint_t               n;
@@ -145,7 +159,7 @@ ngx_mcp_evict_first(ngx_queue_t *queue, ngx_mcp_session_slot_t *keep)
         ngx_mcp_evict_left--;
 
         if (s != keep && !ngx_mcp_record_streaming(s, now)
-            && !ngx_mcp_record_busy(s, now))
+            && (busy || !ngx_mcp_record_busy(s, now)))
         {
             return s;
         }

@@ -619,7 +619,7 @@ ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
 
     f->media = call->media;
 
-    if (!o->contacted || !o->done) {
+    if (!o->contacted || !o->done || call->redirected) {
 
         /* whoever answered, it was not the peer; the text may name a URI */
 
