@@ -10,7 +10,11 @@ UNIT_CFLAGS =	-g -O1 -W -Wall -Wpointer-arith -Wno-unused-parameter -Werror \
 
 PURE_OBJS =	$(patsubst $(PURE)/%.c,$(UNIT)/%.o,$(wildcard $(PURE)/*.c))
 UNIT_TESTS =	$(patsubst t/unit/%.c,$(UNIT)/%,$(wildcard t/unit/*_test.c))
-UNIT_HEADERS =	$(wildcard $(PURE)/*.h t/unit/*.h)
+UNIT_HEADERS =	$(wildcard $(PURE)/*.h t/unit/*.h t/fuzz/*.h)
+REPLAYS =	$(patsubst t/fuzz/%.c,$(UNIT)/%,$(wildcard t/fuzz/fuzz_*.c))
+
+BENCH =		$(patsubst t/bench/%.c,objs/bench/%,$(wildcard t/bench/*_bench.c))
+BENCH_CFLAGS =	-O2 -W -Wall -Wpointer-arith -Wno-unused-parameter -Werror
 
 TESTS =
 
@@ -32,11 +36,11 @@ build:		## objs/ngx_mcp_keepalive_module.so (BUILD=debug|asan)
 demo: setup build	## nginx in front of two real MCP servers, live
 	@node util/demo/demo.mjs
 
-test: setup build unit-programs	## every test of the default run (TESTS=t/...)
+test: setup build crash-build unit-programs	## every test of the default run (TESTS=t/...)
 	@util/run-tests $(TESTS)
 
-unit: unit-programs	## the C unit tests alone
-	@prove t/unit.t
+unit: unit-programs	## the C unit tests alone, fuzz corpora included
+	@prove t/unit.t t/fuzz.t
 
 check:		## style, layers, static analysis
 	@rc=0; for c in style layers static; do util/check-$$c || rc=1; done; \
@@ -49,6 +53,19 @@ asan: unit-programs	## the tests with the module under AddressSanitizer
 valgrind: build	## nginx under memcheck (t/60_valgrind.t, or TESTS=t/...)
 	@MCP_VALGRIND=1 util/run-tests $(or $(TESTS),t/60_valgrind.t)
 
+sdk: setup build unit-programs	## keepalives to 13 set-ups of real servers (npm)
+	@util/setup sdk
+	@util/run-tests $(or $(TESTS),t/sdk/probes.t t/sdk/nginx.t)
+
+fuzz:		## fuzz the pure code (SECONDS=60 for each target)
+	@util/fuzz $(or $(SECONDS),60)
+
+coverage:	## branch coverage of the pure code
+	@util/coverage
+
+bench: $(BENCH)	## how fast the pure code is
+	@for b in $(BENCH); do $$b || exit; done
+
 matrix: unit-programs	## build and smoke tests on the nginx of other releases
 	@util/matrix
 
@@ -56,7 +73,12 @@ clean:		## remove objs/
 	rm -rf objs
 
 
-unit-programs: $(UNIT_TESTS)
+# For t/51_torn.t.
+
+crash-build:
+	@BUILD=crash util/build
+
+unit-programs: $(UNIT_TESTS) $(REPLAYS) $(UNIT)/judge
 
 $(UNIT)/%.o: $(PURE)/%.c $(UNIT_HEADERS) Makefile
 	@mkdir -p $(UNIT)
@@ -69,8 +91,19 @@ $(UNIT)/libmcp.a: $(PURE_OBJS)
 $(UNIT)/%_test: t/unit/%_test.c $(UNIT)/libmcp.a $(UNIT_HEADERS)
 	@$(CC) $(UNIT_CFLAGS) -I $(PURE) -o $@ $< $(UNIT)/libmcp.a -ljansson
 
+$(UNIT)/judge: t/sdk/judge.c $(UNIT)/libmcp.a $(UNIT_HEADERS)
+	@$(CC) $(UNIT_CFLAGS) -I $(PURE) -o $@ $< $(UNIT)/libmcp.a -ljansson
+
+$(UNIT)/fuzz_%: t/fuzz/fuzz_%.c t/fuzz/replay.c $(UNIT)/libmcp.a $(UNIT_HEADERS)
+	@$(CC) $(UNIT_CFLAGS) -I $(PURE) -o $@ $< t/fuzz/replay.c \
+		$(UNIT)/libmcp.a -ljansson
+
+objs/bench/%: t/bench/%.c $(wildcard $(PURE)/*.[ch]) Makefile
+	@mkdir -p objs/bench
+	@$(CC) $(BENCH_CFLAGS) -I $(PURE) -o $@ $< $(PURE)/*.c -ljansson
+
 
 .NOTPARALLEL:
 
-.PHONY: help setup build demo test unit check asan valgrind matrix clean \
-	unit-programs
+.PHONY: help setup build demo test unit check asan valgrind sdk fuzz \
+	coverage bench matrix clean crash-build unit-programs

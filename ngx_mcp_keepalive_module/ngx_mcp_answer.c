@@ -11,6 +11,18 @@
 #include "ngx_mcp_answer.h"
 
 
+static void ngx_mcp_answer_drop_entity(ngx_http_request_t *r);
+
+
+static ngx_str_t  ngx_mcp_answer_entity[] = {
+    ngx_string("Content-Disposition"),
+    ngx_string("Content-Language"),
+    ngx_string("Content-Location"),
+    ngx_string("Content-MD5"),
+    ngx_string("Content-Range"),
+    ngx_null_string
+};
+
 static ngx_str_t  ngx_mcp_answer_lost = ngx_string(
     "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":"
     "{\"code\":-32001,\"message\":\"Session not found\"}}");
@@ -36,12 +48,34 @@ ngx_mcp_answer_lost_header(ngx_http_request_t *r)
     ngx_http_clear_last_modified(r);
     ngx_http_clear_etag(r);
 
+    ngx_mcp_answer_drop_entity(r);
+
     if (r->headers_out.content_encoding) {
         r->headers_out.content_encoding->hash = 0;
         r->headers_out.content_encoding = NULL;
     }
 
     r->headers_out.content_length_n = ngx_mcp_answer_lost.len;
+}
+
+
+/* Of the headers nginx keeps no field for (RFC 9110, 8). */
+
+static void
+ngx_mcp_answer_drop_entity(ngx_http_request_t *r)
+{
+    ngx_str_t        *name;
+    ngx_table_elt_t  *h;
+
+    for (name = ngx_mcp_answer_entity; name->len; name++) {
+
+        for (h = ngx_mcp_request_header(&r->headers_out.headers, name);
+             h;
+             h = ngx_mcp_request_header(&r->headers_out.headers, name))
+        {
+            h->hash = 0;
+        }
+    }
 }
 
 

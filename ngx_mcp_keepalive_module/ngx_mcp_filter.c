@@ -22,8 +22,11 @@ static ngx_int_t ngx_mcp_filter_hold(ngx_http_request_t *r,
 static ngx_int_t ngx_mcp_filter_held(ngx_http_request_t *r,
     ngx_mcp_ctx_t *ctx, ngx_chain_t *in);
 static ngx_uint_t ngx_mcp_filter_take(ngx_buf_t *held, ngx_chain_t *in);
-static ngx_uint_t ngx_mcp_filter_ended(ngx_http_request_t *r,
+static ngx_uint_t ngx_mcp_filter_ended(ngx_chain_t *in);
+static void ngx_mcp_filter_watched(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_chain_t *in);
+static ngx_int_t ngx_mcp_filter_lose(ngx_http_request_t *r,
+    ngx_mcp_ctx_t *ctx);
 static ngx_int_t ngx_mcp_filter_release(ngx_http_request_t *r,
     ngx_mcp_ctx_t *ctx, ngx_chain_t *in);
 static ngx_int_t ngx_mcp_filter_replace(ngx_http_request_t *r,
@@ -93,6 +96,7 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
         return NGX_OK;
     }
 
+    ngx_mcp_judge_watch(r, ctx);
     ngx_mcp_filter_learn(r, ctx);
 
     return ngx_mcp_next_header_filter(r);
@@ -113,6 +117,10 @@ ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in)
 
     if (ctx->held) {
         return ngx_mcp_filter_held(r, ctx, in);
+    }
+
+    if (ctx->reader) {
+        ngx_mcp_filter_watched(r, ctx, in);
     }
 
     if (!ctx->refused && !ctx->replaced) {
@@ -171,12 +179,12 @@ ngx_mcp_filter_held(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     /* the upstream side may be over without an end: then this is all */
 
     if (r->upstream->peer.connection == NULL
-        && !ngx_mcp_filter_ended(r, in))
+        && !ngx_mcp_filter_ended(in))
     {
         return ngx_mcp_filter_release(r, ctx, in);
     }
 
-    whole = ngx_mcp_filter_ended(r, in);
+    whole = ngx_mcp_filter_ended(in);
 
     if (!ngx_mcp_filter_take(ctx->held, in)) {
         return ngx_mcp_filter_release(r, ctx, in);
@@ -194,6 +202,25 @@ ngx_mcp_filter_held(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ctx->held->last_in_chain = 1;
 
     return ngx_mcp_filter_release(r, ctx, NULL);
+}
+
+
+/* Too long to be replaced, but what it says counts. */
+
+static void
+ngx_mcp_filter_watched(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_mcp_judge_feed(ctx, in);
+
+    if (ngx_mcp_filter_ended(in)) {
+
+        if (ngx_mcp_judge_watched(r, ctx)) {
+            (void) ngx_mcp_filter_lose(r, ctx);
+        }
+
+        ctx->reader = NULL;
+    }
 }
 
 
@@ -238,7 +265,7 @@ ngx_mcp_filter_take(ngx_buf_t *held, ngx_chain_t *in)
 
 
 static ngx_uint_t
-ngx_mcp_filter_ended(ngx_http_request_t *r, ngx_chain_t *in)
+ngx_mcp_filter_ended(ngx_chain_t *in)
 {
     for ( /* void */ ; in; in = in->next) {
         if (in->buf->last_buf) {
@@ -264,6 +291,18 @@ ngx_mcp_filter_release(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     b = ctx->held;
     ctx->held = NULL;
+
+    if (!b->last_buf) {
+
+        /* it grew too long: what is left of it is watched */
+
+        ngx_mcp_judge_watch(r, ctx);
+
+        if (ctx->reader) {
+            (void) mcp_rpc_reader_feed(ctx->reader, b->pos, b->last - b->pos);
+            ngx_mcp_filter_watched(r, ctx, in);
+        }
+    }
 
     ngx_mcp_filter_learn(r, ctx);
 
@@ -320,11 +359,7 @@ ngx_mcp_filter_replace(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 static ngx_uint_t
 ngx_mcp_filter_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    u_char             owner[NGX_MCP_OWNER_LEN];
-    ngx_uint_t         json;
-    ngx_mcp_policy_t  *policy;
-
-    policy = &ctx->conf->policy;
+    ngx_uint_t  json;
 
     if (!ngx_mcp_judge_lost(r, ctx, ctx->held->pos,
                             ctx->held->last - ctx->held->pos, &json))
@@ -332,25 +367,39 @@ ngx_mcp_filter_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return 0;
     }
 
-    /* no success of any kind, whoever asked */
-
-    ctx->lost = 1;
-
-    if (ctx->known
-        && (ngx_mcp_request_owner(r, ctx, owner) != NGX_OK
-            || ngx_mcp_session_forget(policy, &ctx->session.ref, owner, 1)
-               != NGX_OK))
+    if (ngx_mcp_filter_lose(r, ctx) != NGX_OK
+        || (json && r->upstream->headers_in.status_n == NGX_HTTP_NOT_FOUND))
     {
         return 0;
     }
 
-    if (json && r->upstream->headers_in.status_n == NGX_HTTP_NOT_FOUND) {
-        return 0;
-    }
-
-    ngx_mcp_peer_upstream_count(policy, NGX_MCP_COUNT_TRANSLATED);
+    ngx_mcp_peer_upstream_count(&ctx->conf->policy, NGX_MCP_COUNT_TRANSLATED);
 
     return 1;
+}
+
+
+/* The session is lost, if it is this client's.  NGX_DECLINED: it is not. */
+
+static ngx_int_t
+ngx_mcp_filter_lose(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    u_char  owner[NGX_MCP_OWNER_LEN];
+
+    /* no success of any kind, whoever asked */
+
+    ctx->lost = 1;
+
+    if (!ctx->known) {
+        return NGX_OK;
+    }
+
+    if (ngx_mcp_request_owner(r, ctx, owner) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    return ngx_mcp_session_forget(&ctx->conf->policy, &ctx->session.ref, owner,
+                                  1);
 }
 
 

@@ -11,58 +11,38 @@
 #include "ngx_mcp_judge.h"
 
 
+static ngx_uint_t ngx_mcp_judge_wanted(ngx_http_request_t *r,
+    ngx_mcp_ctx_t *ctx);
+static ngx_uint_t ngx_mcp_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    mcp_rpc_reader_t *reader, ngx_uint_t *json);
 static mcp_media_t ngx_mcp_judge_media(ngx_http_upstream_t *u);
-static void ngx_mcp_judge_read(mcp_media_t media, u_char *body, size_t len,
-    mcp_rpc_answer_t *answer);
+static void ngx_mcp_judge_cleanup(void *data);
 
 
 size_t
 ngx_mcp_judge_limit(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    off_t                 length;
-    size_t                max;
-    mcp_media_t           media;
-    ngx_uint_t            status;
-    ngx_table_elt_t      *h;
-    ngx_http_upstream_t  *u;
-    static ngx_str_t      encoding = ngx_string("Content-Encoding");
+    off_t   length;
+    size_t  max;
 
-    u = r->upstream;
-    status = u->headers_in.status_n;
-    length = u->headers_in.content_length_n;
-    media = ngx_mcp_judge_media(u);
+    length = r->upstream->headers_in.content_length_n;
 
-    if (ctx->id.len == 0 || ctx->initialize
-        || !(r->method & (NGX_HTTP_POST|NGX_HTTP_GET|NGX_HTTP_DELETE)))
-    {
+    if (!ngx_mcp_judge_wanted(r, ctx)) {
         return 0;
     }
 
-    if (media == MCP_MEDIA_SSE) {
+    max = NGX_MCP_JUDGE_ERROR_MAX;
 
-        /* a stream is never held */
-        return 0;
-    }
+    if (r->upstream->headers_in.status_n == NGX_HTTP_OK) {
 
-    if (status >= 400) {
-        max = NGX_MCP_JUDGE_ERROR_MAX;
+        if (length < 0) {
+            return 0;
+        }
 
-    } else if (status == NGX_HTTP_OK && length >= 0
-               && media == MCP_MEDIA_JSON)
-    {
         max = NGX_MCP_JUDGE_JSON_MAX;
-
-    } else {
-        return 0;
     }
 
-    if (length > (off_t) max) {
-        return 0;
-    }
-
-    h = ngx_mcp_request_header(&u->headers_in.headers, &encoding);
-
-    return (h == NULL) ? max : 0;
+    return (length <= (off_t) max) ? max : 0;
 }
 
 
@@ -70,23 +50,125 @@ ngx_uint_t
 ngx_mcp_judge_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx, u_char *body,
     size_t len, ngx_uint_t *json)
 {
+    ngx_uint_t         lost;
+    mcp_rpc_reader_t  *reader;
+
+    reader = mcp_rpc_reader_create(ngx_mcp_judge_media(r->upstream), "", len);
+
+    if (reader != NULL) {
+        (void) mcp_rpc_reader_feed(reader, body, len);
+    }
+
+    lost = ngx_mcp_judge(r, ctx, reader, json);
+
+    mcp_rpc_reader_destroy(reader);
+
+    return lost;
+}
+
+
+void
+ngx_mcp_judge_watch(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    ngx_pool_cleanup_t  *cln;
+
+    if (!ngx_mcp_judge_wanted(r, ctx) || ctx->reader != NULL) {
+        return;
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, 0);
+    if (cln == NULL) {
+        return;
+    }
+
+    /* of unknown length: only the head of a long one is kept */
+
+    ctx->reader = mcp_rpc_reader_create(ngx_mcp_judge_media(r->upstream), "",
+                                        -1);
+    if (ctx->reader != NULL) {
+        cln->handler = ngx_mcp_judge_cleanup;
+        cln->data = ctx->reader;
+    }
+}
+
+
+void
+ngx_mcp_judge_feed(ngx_mcp_ctx_t *ctx, ngx_chain_t *in)
+{
+    for ( /* void */ ; in; in = in->next) {
+        if (ngx_buf_in_memory(in->buf)) {
+            (void) mcp_rpc_reader_feed(ctx->reader, in->buf->pos,
+                                       in->buf->last - in->buf->pos);
+        }
+    }
+}
+
+
+ngx_uint_t
+ngx_mcp_judge_watched(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    ngx_uint_t  json;
+
+    return ngx_mcp_judge(r, ctx, ctx->reader, &json);
+}
+
+
+/* Could this answer tell of a lost session at all?  A stream is no answer. */
+
+static ngx_uint_t
+ngx_mcp_judge_wanted(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    ngx_uint_t            status;
+    mcp_media_t           media;
+    ngx_http_upstream_t  *u;
+    static ngx_str_t      encoding = ngx_string("Content-Encoding");
+
+    u = r->upstream;
+    status = u->headers_in.status_n;
+    media = ngx_mcp_judge_media(u);
+
+    if (ctx->id.len == 0 || ctx->initialize || media == MCP_MEDIA_SSE
+        || !(r->method & (NGX_HTTP_POST|NGX_HTTP_GET|NGX_HTTP_DELETE))
+        || ngx_mcp_request_header(&u->headers_in.headers, &encoding))
+    {
+        return 0;
+    }
+
+    return status >= 400 || (status == NGX_HTTP_OK && media == MCP_MEDIA_JSON);
+}
+
+
+static ngx_uint_t
+ngx_mcp_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    mcp_rpc_reader_t *reader, ngx_uint_t *json)
+{
     char              reason[MCP_REASON_MAX];
     mcp_facts_t       facts;
     mcp_rpc_answer_t  answer;
 
     ngx_memzero(&facts, sizeof(mcp_facts_t));
+    ngx_memzero(&answer, sizeof(mcp_rpc_answer_t));
 
     facts.stage = MCP_STAGE_DONE;
     facts.session = 1;
     facts.ready = (ctx->known && ctx->session.state == NGX_MCP_SESSION_READY);
     facts.status = r->upstream->headers_in.status_n;
     facts.media = ngx_mcp_judge_media(r->upstream);
-    facts.head = (char *) body;
-    facts.head_len = len;
     facts.answer = &answer;
     facts.phrases = ctx->conf->lost_texts;
 
-    ngx_mcp_judge_read(facts.media, body, len, &answer);
+    if (reader != NULL) {
+        mcp_rpc_reader_finish(reader, &answer);
+
+        facts.head_len = MCP_RPC_HEAD_MAX;
+        facts.head = mcp_rpc_reader_head(reader, &facts.head_len);
+    }
+
+    /* whatever id the client used, an answer to it is one */
+
+    if (answer.id == MCP_RPC_ID_FOREIGN) {
+        answer.id = MCP_RPC_ID_OURS;
+    }
 
     *json = (answer.kind != MCP_RPC_NOTHING);
 
@@ -118,27 +200,8 @@ ngx_mcp_judge_media(ngx_http_upstream_t *u)
 }
 
 
-/* Whatever id the client used, an answer to it is one. */
-
 static void
-ngx_mcp_judge_read(mcp_media_t media, u_char *body, size_t len,
-    mcp_rpc_answer_t *answer)
+ngx_mcp_judge_cleanup(void *data)
 {
-    mcp_rpc_reader_t  *reader;
-
-    ngx_memzero(answer, sizeof(mcp_rpc_answer_t));
-    answer->empty = (len == 0);
-
-    reader = mcp_rpc_reader_create(media, "", len);
-    if (reader == NULL) {
-        return;
-    }
-
-    (void) mcp_rpc_reader_feed(reader, body, len);
-    mcp_rpc_reader_finish(reader, answer);
-    mcp_rpc_reader_destroy(reader);
-
-    if (answer->id == MCP_RPC_ID_FOREIGN) {
-        answer->id = MCP_RPC_ID_OURS;
-    }
+    mcp_rpc_reader_destroy(data);
 }

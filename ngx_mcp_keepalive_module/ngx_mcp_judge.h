@@ -29,6 +29,18 @@
 size_t ngx_mcp_judge_limit(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 
 /*
+ * Starts to watch an answer that is too long to be held, but may tell of a lost
+ * session all the same: ctx->reader is set, and freed with the request.
+ */
+void ngx_mcp_judge_watch(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+
+/* Gives it what goes by. */
+void ngx_mcp_judge_feed(ngx_mcp_ctx_t *ctx, ngx_chain_t *in);
+
+/* The judgement at its end, as ngx_mcp_judge_lost(). */
+ngx_uint_t ngx_mcp_judge_watched(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+
+/*
  * True if the server says that it does not know the session.  "json" tells
  * whether the body is JSON-RPC that says so, too.
  */

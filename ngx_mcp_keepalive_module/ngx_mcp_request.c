@@ -26,7 +26,7 @@ static ngx_http_core_loc_conf_t *ngx_mcp_request_location(
     ngx_http_request_t *r);
 static ngx_msec_t ngx_mcp_request_hold(ngx_mcp_ctx_t *ctx);
 static ngx_msec_t ngx_mcp_request_lease(ngx_mcp_srv_conf_t *conf);
-static ngx_uint_t ngx_mcp_request_is_initialize(ngx_http_request_t *r);
+static ngx_int_t ngx_mcp_request_is_initialize(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_request_headers(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf, ngx_mcp_client_t *client);
 static void ngx_mcp_request_end(ngx_mcp_ctx_t *ctx);
@@ -99,8 +99,11 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
         return NGX_OK;
     }
 
+    rc = NGX_DECLINED;
+
     if (r->method == NGX_HTTP_POST && r == r->main) {
-        ctx->initialize = ngx_mcp_request_is_initialize(r);
+        rc = ngx_mcp_request_is_initialize(r);
+        ctx->initialize = (rc == NGX_OK);
     }
 
     if (r == r->main && (r->method & (NGX_HTTP_POST|NGX_HTTP_DELETE))) {
@@ -115,7 +118,9 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     ctx->known = 1;
 
-    if (ctx->session.state == NGX_MCP_SESSION_LOST && !ctx->initialize
+    /* one that may be an "initialize" is for the server to answer */
+
+    if (ctx->session.state == NGX_MCP_SESSION_LOST && rc == NGX_DECLINED
         && r == r->main && r->method != NGX_HTTP_OPTIONS
         && ngx_mcp_request_owner(r, ctx, owner) == NGX_OK)
     {
@@ -440,54 +445,69 @@ ngx_mcp_request_lease(ngx_mcp_srv_conf_t *conf)
 }
 
 
-static ngx_uint_t
+/*
+ * Is the body an "initialize"?  NGX_OK, NGX_DECLINED; NGX_AGAIN: it is too
+ * long, or has not been read, to tell.
+ */
+
+static ngx_int_t
 ngx_mcp_request_is_initialize(ngx_http_request_t *r)
 {
-    size_t        len;
-    u_char       *p;
-    ngx_buf_t    *b;
-    ngx_chain_t  *cl;
+    size_t                    len;
+    ssize_t                   n;
+    u_char                   *p;
+    ngx_chain_t              *cl;
+    ngx_http_request_body_t  *rb;
 
-    if (r->request_body == NULL || r->request_body->bufs == NULL
-        || r->headers_in.content_length_n > MCP_RPC_HEAD_MAX)
-    {
-        return 0;
+    rb = r->request_body;
+
+    if (r->request_body_no_buffering) {
+        return NGX_AGAIN;
+    }
+
+    if (rb == NULL || rb->bufs == NULL) {
+        return NGX_DECLINED;
     }
 
     len = 0;
 
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
-        if (cl->buf->in_file) {
-            return 0;
-        }
-
-        len += cl->buf->last - cl->buf->pos;
-    }
-
-    b = r->request_body->bufs->buf;
-
-    if (r->request_body->bufs->next == NULL) {
-        return mcp_rpc_is_initialize(b->pos, len);
+    for (cl = rb->bufs; cl; cl = cl->next) {
+        len += ngx_buf_size(cl->buf);
     }
 
     if (len > MCP_RPC_HEAD_MAX) {
-        return 0;
+        return NGX_AGAIN;
+    }
+
+    if (rb->bufs->next == NULL && !rb->bufs->buf->in_file) {
+        return mcp_rpc_is_initialize(rb->bufs->buf->pos, len)
+               ? NGX_OK : NGX_DECLINED;
     }
 
     p = ngx_pnalloc(r->pool, len);
     if (p == NULL) {
-        return 0;
+        return NGX_AGAIN;
     }
 
     len = 0;
 
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
-        b = cl->buf;
-        ngx_memcpy(p + len, b->pos, b->last - b->pos);
-        len += b->last - b->pos;
+    for (cl = rb->bufs; cl; cl = cl->next) {
+
+        n = ngx_buf_size(cl->buf);
+
+        if (!cl->buf->in_file) {
+            ngx_memcpy(p + len, cl->buf->pos, n);
+
+        } else if (ngx_read_file(cl->buf->file, p + len, n, cl->buf->file_pos)
+                   != n)
+        {
+            return NGX_AGAIN;
+        }
+
+        len += n;
     }
 
-    return mcp_rpc_is_initialize(p, len);
+    return mcp_rpc_is_initialize(p, len) ? NGX_OK : NGX_DECLINED;
 }
 
 

@@ -15,6 +15,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "mcp/mcp_rpc.h"
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_session.h"
 
@@ -43,9 +44,11 @@ typedef struct {
 
     void                           *call;   /* ngx_mcp_call_t, if our own */
 
+    mcp_rpc_reader_t               *reader; /* of an answer too long to hold */
     ngx_buf_t                      *held;   /* body of an answer that is held
                                              * until it is judged */
     ngx_int_t                     (*process_header)(ngx_http_request_t *r);
+    ngx_int_t                     (*reinit_request)(ngx_http_request_t *r);
                                             /* of the upstream, replaced */
     ngx_mcp_outcome_t               outcome;
 
@@ -55,6 +58,8 @@ typedef struct {
     unsigned                        busy:1;     /* holds a request lease */
     unsigned                        stream:1;   /* holds a stream lease */
     unsigned                        fresh:1;    /* no pooled connection */
+    unsigned                        parsed:1;   /* the header that waits for
+                                                 * its body to be judged */
     unsigned                        refused:1;  /* the session was lost */
     unsigned                        lost:1;     /* ... is, says the server */
     unsigned                        replaced:1; /* the answer is ours now */

@@ -49,10 +49,7 @@ sub interval {
             return keys %got == 150;
         };
 
-        {
-
-            eventually($all, "from interval=$old to 300ms: all get one", 2);
-        }
+        eventually($all, "from interval=$old to 300ms: all get one", 2);
 
         $nginx->reload(gone => 1);
         eventually($all, "from interval=$old to 300ms, reloaded once more", 3);

@@ -17,8 +17,8 @@
 
 #define MCP_RPC_ID_PREFIX     "mcpka-"
 #define MCP_RPC_ID_MAX        64                /* with the final NUL */
-#define MCP_RPC_BODY_MAX      (1024 * 1024)     /* more is judged by its head */
-#define MCP_RPC_HEAD_MAX      (64 * 1024)
+#define MCP_RPC_BODY_MAX      (1024 * 1024)     /* kept if it was announced */
+#define MCP_RPC_HEAD_MAX      (64 * 1024)       /* cost of any other body */
 #define MCP_RPC_MESSAGE_MAX   160               /* with the final NUL */
 
 
@@ -91,8 +91,11 @@ size_t mcp_rpc_build(char *buf, size_t size, const char *method,
 
 /*
  * Starts to read the answer to request "id", whose body is of type "media".
- * "length" is its Content-Length or -1; a body known to exceed
- * MCP_RPC_BODY_MAX is never kept beyond MCP_RPC_HEAD_MAX.  NULL: no memory.
+ * "length" is its Content-Length or -1.  Only a body announced with at most
+ * MCP_RPC_BODY_MAX may cost more memory than MCP_RPC_HEAD_MAX, the reader
+ * included; of any other one, and of each event of a stream, what does not fit
+ * is dropped, and the head judged without a parse.  Nor is a result parsed that
+ * is longer and kept: only its top level is looked at.  NULL: no memory.
  */
 mcp_rpc_reader_t *mcp_rpc_reader_create(mcp_media_t media, const char *id,
     long long length);

@@ -30,6 +30,7 @@ void
 mcp_rpc_head_scan(mcp_rpc_head_t *h, const unsigned char *data, size_t len,
     const char *id)
 {
+    int                   array;
     mcp_rpc_slice_t       key;
     const unsigned char  *p, *last;
 
@@ -43,7 +44,9 @@ mcp_rpc_head_scan(mcp_rpc_head_t *h, const unsigned char *data, size_t len,
 
     p = mcp_rpc_head_space(data, last);
 
-    if (p < last && *p == '[') {
+    array = (p < last && *p == '[');
+
+    if (array) {
         p = mcp_rpc_head_space(p + 1, last);
     }
 
@@ -76,6 +79,10 @@ mcp_rpc_head_scan(mcp_rpc_head_t *h, const unsigned char *data, size_t len,
         p = mcp_rpc_head_space(p, last);
 
     } while (p < last && *p == ',');
+
+    if (p < last && *p == '}' && !array) {
+        h->whole = (mcp_rpc_head_space(p + 1, last) == last);
+    }
 }
 
 

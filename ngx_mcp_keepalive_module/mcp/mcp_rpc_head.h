@@ -2,8 +2,8 @@
 /*
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
- * What the beginning of a JSON-RPC message tells when the whole is too long to
- * be kept: which members stand at its top level.  Pure, no allocation.
+ * What a JSON-RPC message tells, or its beginning, if it is too long to be
+ * parsed: which members stand at its top level.  Pure, no allocation.
  */
 
 
@@ -22,6 +22,8 @@ typedef struct {
     unsigned                    result:1;
     unsigned                    error:1;
     unsigned                    method:1;
+    unsigned                    whole:1;    /* one object up to its end, and
+                                             * nothing after it */
 } mcp_rpc_head_t;
 
 

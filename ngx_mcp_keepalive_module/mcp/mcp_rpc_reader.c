@@ -35,14 +35,21 @@ struct mcp_rpc_reader_s {
 };
 
 
+/* with the reader itself and a first buffer that is copied: HEAD_MAX in all */
+
+#define READER_KEEP_MAX   (MCP_RPC_HEAD_MAX - READER_ALLOC_MIN \
+                           - sizeof(mcp_rpc_reader_t))
+
+
 static mcp_rpc_rc_t mcp_rpc_reader_body(mcp_rpc_reader_t *r,
     const unsigned char *data, size_t len);
-static void mcp_rpc_reader_shrink(mcp_rpc_reader_t *r);
 static mcp_rpc_rc_t mcp_rpc_reader_stream(mcp_rpc_reader_t *r,
     const unsigned char *data, size_t len);
 static void mcp_rpc_reader_event(mcp_rpc_reader_t *r, int cut);
 static mcp_rpc_rc_t mcp_rpc_reader_room(mcp_rpc_reader_t *r, size_t need);
 static void mcp_rpc_reader_judge(mcp_rpc_reader_t *r,
+    const unsigned char *data, size_t len);
+static int mcp_rpc_reader_long_result(mcp_rpc_reader_t *r,
     const unsigned char *data, size_t len);
 static void mcp_rpc_reader_judge_head(mcp_rpc_reader_t *r,
     const unsigned char *data, size_t len);
@@ -59,8 +66,11 @@ mcp_rpc_reader_create(mcp_media_t media, const char *id, long long length)
     }
 
     r->stream = (media == MCP_MEDIA_SSE);
-    r->max = (length > MCP_RPC_BODY_MAX) ? MCP_RPC_HEAD_MAX
-                                         : MCP_RPC_BODY_MAX;
+    r->max = READER_KEEP_MAX;
+
+    if (length > (long long) READER_KEEP_MAX && length <= MCP_RPC_BODY_MAX) {
+        r->max = (size_t) length;
+    }
 
     strncpy(r->id, id, MCP_RPC_ID_MAX - 1);
 
@@ -129,31 +139,7 @@ mcp_rpc_reader_body(mcp_rpc_reader_t *r, const unsigned char *data, size_t len)
         r->len += len;
     }
 
-    if (r->over) {
-        mcp_rpc_reader_shrink(r);
-    }
-
     return rc;
-}
-
-
-static void
-mcp_rpc_reader_shrink(mcp_rpc_reader_t *r)
-{
-    unsigned char  *p;
-
-    if (r->len <= MCP_RPC_HEAD_MAX) {
-        return;
-    }
-
-    r->len = MCP_RPC_HEAD_MAX;
-
-    p = realloc(r->buf, MCP_RPC_HEAD_MAX);
-
-    if (p != NULL) {
-        r->buf = p;
-        r->size = MCP_RPC_HEAD_MAX;
-    }
 }
 
 
@@ -225,13 +211,7 @@ mcp_rpc_reader_room(mcp_rpc_reader_t *r, size_t need)
         return MCP_RPC_AGAIN;
     }
 
-    size = (r->size == 0) ? READER_ALLOC_MIN : r->size;
-
-    while (size < need) {
-        size *= 2;
-    }
-
-    size = (size < r->max) ? size : r->max;
+    size = (need <= READER_ALLOC_MIN) ? READER_ALLOC_MIN : r->max;
 
     p = realloc(r->buf, size);
     if (p == NULL) {
@@ -251,6 +231,10 @@ mcp_rpc_reader_judge(mcp_rpc_reader_t *r, const unsigned char *data,
 {
     json_t  *root;
 
+    if (len > MCP_RPC_HEAD_MAX && mcp_rpc_reader_long_result(r, data, len)) {
+        return;
+    }
+
     root = mcp_rpc_json_load(data, len);
 
     if (root == NULL) {
@@ -261,6 +245,34 @@ mcp_rpc_reader_judge(mcp_rpc_reader_t *r, const unsigned char *data,
     (void) mcp_rpc_json_judge(root, r->id, r->stream, &r->answer);
 
     json_decref(root);
+}
+
+
+/*
+ * A parser takes 20 ms and ten times the memory for a result of 1 MiB, in which
+ * nothing but its being there is of interest.
+ */
+
+static int
+mcp_rpc_reader_long_result(mcp_rpc_reader_t *r, const unsigned char *data,
+    size_t len)
+{
+    mcp_rpc_head_t  h;
+
+    mcp_rpc_head_scan(&h, data, len, r->id);
+
+    if (!h.whole || !h.result || h.error || h.method
+        || !mcp_rpc_json_counts(MCP_RPC_RESULT, h.id, h.jsonrpc, 0, r->stream))
+    {
+        return 0;
+    }
+
+    r->answer.json = 1;
+    r->answer.object |= h.jsonrpc;
+    r->answer.kind = MCP_RPC_RESULT;
+    r->answer.id = h.id;
+
+    return 1;
 }
 
 

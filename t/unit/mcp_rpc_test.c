@@ -18,6 +18,7 @@
 
 
 #define RESULT  "{\"jsonrpc\":\"2.0\",\"id\":\"mcpka-7f\",\"result\":{}}"
+#define HEAD    "{\"jsonrpc\":\"2.0\",\"id\":\"mcpka-7f\",\"result\":\""
 #define BOM     "\xef\xbb\xbf"
 
 
@@ -348,9 +349,49 @@ typedef struct {
 
 
 static const long_t  longs[] = {
-    { "just under the cap is read whole", J, -1,
-      "{\"jsonrpc\":\"2.0\",\"id\":\"" ID "\",\"result\":\"", MB - 100, "\"}",
+    { "1 MiB is read whole if it was announced", J, MB,
+      HEAD, MB - sizeof(HEAD "\"}") + 1, "\"}",
       MCP_RPC_RESULT, MCP_RPC_ID_OURS, 0 },
+    { "one byte more is not", J, MB + 1,
+      HEAD, MB - sizeof(HEAD "\"}") + 2, "\"}",
+      MCP_RPC_RESULT, MCP_RPC_ID_OURS, 1 },
+    { "100 KB are read whole if they were announced", J,
+      100000 + sizeof("{\"result\":\"\",\"id\":\"" ID "\"}") - 1,
+      "{\"result\":\"", 100000, "\",\"id\":\"" ID "\"}",
+      MCP_RPC_RESULT, MCP_RPC_ID_OURS, 0 },
+    { "58 KB of unknown length are read whole", J, -1,
+      "{\"result\":\"", 58000, "\",\"id\":\"" ID "\"}",
+      MCP_RPC_RESULT, MCP_RPC_ID_OURS, 0 },
+    { "64 KiB are judged by their head", J, -1,
+      "{\"result\":\"", 65536, "\",\"id\":\"" ID "\"}",
+      MCP_RPC_RESULT, MCP_RPC_ID_MISSING, 1 },
+    { "... with something behind it", J, 200000,
+      "{\"result\":\"", 100000, "\",\"id\":\"" ID "\"}x",
+      MCP_RPC_NOTHING, MCP_RPC_ID_MISSING, 0 },
+    { "... cut", J, 200000,
+      "{\"result\":\"", 100000, "\",\"id\":\"" ID "\"",
+      MCP_RPC_NOTHING, MCP_RPC_ID_MISSING, 0 },
+    { "... in an array", J, 200000,
+      "[{\"result\":\"", 100000, "\",\"id\":\"" ID "\"}]",
+      MCP_RPC_RESULT, MCP_RPC_ID_OURS, 0 },
+    { "... with another id", J, 200000,
+      "{\"jsonrpc\":\"2.0\",\"result\":\"", 100000, "\",\"id\":1}",
+      MCP_RPC_RESULT, MCP_RPC_ID_FOREIGN, 0 },
+    { "... another API's", J, 200000,
+      "{\"result\":\"", 100000, "\"}",
+      MCP_RPC_NOTHING, MCP_RPC_ID_MISSING, 0 },
+    { "... that is an error, too", J, 200000,
+      "{\"result\":\"", 100000, "\",\"error\":{},\"id\":\"" ID "\"}",
+      MCP_RPC_ERROR, MCP_RPC_ID_OURS, 0 },
+    { "... that is a request, too", J, 200000,
+      "{\"result\":\"", 100000, "\",\"method\":\"m\",\"id\":\"" ID "\"}",
+      MCP_RPC_NOTHING, MCP_RPC_ID_MISSING, 0 },
+    { "... an error of 100 KB", J, 200000,
+      "{\"error\":{\"message\":\"", 100000, "\"},\"id\":\"" ID "\"}",
+      MCP_RPC_ERROR, MCP_RPC_ID_OURS, 0 },
+    { "more than was announced, too", J, 100000,
+      "{\"result\":\"", 200000, "\",\"id\":\"" ID "\"}",
+      MCP_RPC_RESULT, MCP_RPC_ID_MISSING, 1 },
     { "B44: 5 MB, judged by its head", J, -1,
       "{\"jsonrpc\":\"2.0\",\"id\":\"" ID "\",\"result\":\"", 5 * MB, "\"}",
       MCP_RPC_RESULT, MCP_RPC_ID_OURS, 1 },
@@ -373,9 +414,15 @@ static const long_t  longs[] = {
     { "a long request is no result", J, -1,
       "{\"method\":\"m\",\"result\":\"", 2 * MB, "\"}",
       MCP_RPC_NOTHING, MCP_RPC_ID_MISSING, 1 },
-    { "an event of 900 KB is read whole", S, -1,
-      "data: {\"jsonrpc\":\"2.0\",\"id\":\"" ID "\",\"result\":\"", 900000,
-      "\"}\n\n", MCP_RPC_RESULT, MCP_RPC_ID_OURS, 0 },
+    { "an event of 58 KB is read whole", S, -1,
+      "data: {\"result\":\"", 58000, "\",\"id\":\"" ID "\"}\n\n",
+      MCP_RPC_RESULT, MCP_RPC_ID_OURS, 0 },
+    { "one of 64 KiB is judged by its head", S, -1,
+      "data: {\"result\":\"", 65536, "\",\"id\":\"" ID "\"}\n\n",
+      MCP_RPC_RESULT, MCP_RPC_ID_MISSING, 1 },
+    { "one of 900 KB is read whole if a length was announced", S, 900100,
+      "data: {\"result\":\"", 900000, "\",\"id\":\"" ID "\"}\n\n",
+      MCP_RPC_RESULT, MCP_RPC_ID_OURS, 0 },
     { "an event of 5 MB is judged by its head", S, -1,
       "data: {\"result\":\"", 5 * MB, "\",\"id\":\"" ID "\"}\n\n",
       MCP_RPC_RESULT, MCP_RPC_ID_MISSING, 1 },
@@ -393,6 +440,17 @@ static const long_t  longs[] = {
 };
 
 
+static long  parsed;                    /* blocks that jansson asked for */
+
+
+static void *
+counting_malloc(size_t size)
+{
+    parsed++;
+    return malloc(size);
+}
+
+
 static void
 test_longs(void)
 {
@@ -404,8 +462,13 @@ test_longs(void)
     for (i = 0; i < sizeof(longs) / sizeof(longs[0]); i++) {
         t = &longs[i];
 
+        parsed = 0;
+        json_set_alloc_funcs(counting_malloc, free);
+
         r = feed_long(t->media, t->length, t->head, t->fill, t->tail);
         mcp_rpc_reader_finish(r, &a);
+
+        json_set_alloc_funcs(malloc, free);
 
         if (!ok(a.kind == t->kind && a.id == t->id
                 && a.too_big == t->too_big, t->name))
@@ -414,8 +477,12 @@ test_longs(void)
         }
 
         n = SIZE_MAX;
-        ok(mcp_rpc_reader_head(r, &n) != NULL
-           && (!a.too_big || n <= MCP_RPC_HEAD_MAX), "no more than the head");
+        ok(mcp_rpc_reader_head(r, &n) != NULL && (!a.too_big || parsed == 0),
+           "a head is not parsed");
+
+        if (t->length == MB) {
+            is_int(parsed, 0, "nor is a long result");
+        }
 
         mcp_rpc_reader_destroy(r);
     }
@@ -554,17 +621,28 @@ test_head_scan(void)
         mcp_rpc_head_scan(&h, tap_edge(heads[i].text, k), k, ID);
         ok(h.id == heads[i].id && (int) h.result == heads[i].result
            && (int) h.error == heads[i].error
-           && (int) h.method == heads[i].method, heads[i].name);
+           && (int) h.method == heads[i].method
+           && h.whole == (i == 0), heads[i].name);
     }
 
     good = 1;
 
-    for (k = 0; k < sizeof(text); k++) {
+    for (k = 0; k <= strlen(text); k++) {
         mcp_rpc_head_scan(&h, tap_edge(text, k), k, ID);
         good &= h.result == (k >= strlen(text) - 3) && !h.error && !h.method;
+        good &= h.whole == (k == strlen(text));
     }
 
     ok(good, "a head cut anywhere");
+
+    mcp_rpc_head_scan(&h, (unsigned char *) "{\"a\":1} \r\n", 10, ID);
+    ok(h.whole, "white space at the end");
+    mcp_rpc_head_scan(&h, (unsigned char *) "{\"a\":1}{", 8, ID);
+    ok(!h.whole, "something at the end");
+    mcp_rpc_head_scan(&h, (unsigned char *) "[{\"a\":1}]", 9, ID);
+    ok(!h.whole, "an array is not one object");
+    mcp_rpc_head_scan(&h, (unsigned char *) "{\"a\":1]", 7, ID);
+    ok(!h.whole, "a wrong bracket");
 }
 
 
@@ -714,6 +792,8 @@ test_initialize(void)
         { "with a BOM", BOM " {\"method\":\"initialize\",\"id\":\"a\"}", 1 },
         { "B61: not in an array",
           "[{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"initialize\"}]", 0 },
+        { "a fraction for an id",
+          "{\"method\":\"initialize\",\"id\":1.5}", 1 },
         { "a notification", "{\"method\":\"initialize\"}", 0 },
         { "a null id", "{\"method\":\"initialize\",\"id\":null}", 0 },
         { "another method",

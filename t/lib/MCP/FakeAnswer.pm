@@ -6,22 +6,25 @@ package MCP::FakeAnswer;
 #
 # Behaviour, all optional:
 #   delay       ms before the first byte
-#   hang        1: never answer
+#   hang        1: never answer; body: half of the body, then nothing
 #   close       before, header, body: end the connection there
 #   reset       before, header, body: the same with a RST
 #   raw         bytes sent in place of an answer, the connection is closed
+#               (reset => 'raw': with a RST); a list: pause ms between each
 #   status      HTTP status; headers: [[name, value], ...] added
 #   body        bytes of the body; body_bytes: size of a valid long answer
 #   type        Content-Type
 #   mode        json (default) or sse
 #   framing     length (default), chunked, close
 #   priming     1: an event with empty data first
-#   notify      1: a notification first
+#   notify      1: a notification first, or the message given
+#   batch       1: the message comes in a JSON array
 #   stay_open   1: the event stream is not ended; heartbeat: ms
 #   body_delay  ms between head and body
 #   error       {code, message} in place of the result; id: another id
 #   no_echo     1: leaves Mcp-Session-Id out of the answer
 #   end         1: Connection: close
+#   keep        1: a DELETE leaves the session as it is
 
 use strict;
 use warnings;
@@ -45,12 +48,24 @@ sub plan {
 
     my @wait = $do->{delay} ? [wait => $do->{delay}] : ();
 
-    return (@wait, ['hang']) if $do->{hang};
+    return (@wait, ['hang']) if ($do->{hang} // '') eq '1';
     return (@wait, ['close']) if ($do->{close} // '') eq 'before';
     return (@wait, ['reset']) if ($do->{reset} // '') eq 'before';
-    return (@wait, [write => $do->{raw}], ['close']) if defined $do->{raw};
+    return (@wait, raw($do)) if defined $do->{raw};
 
     return (@wait, send_answer($request, $do, $answer));
+}
+
+
+sub raw {
+    my ($do) = @_;
+
+    my @pause = [wait => $do->{pause} // 10];
+    my $end = ($do->{reset} // '') eq 'raw' ? 'reset' : 'close';
+    my ($first, @more) = ref $do->{raw} ? @{ $do->{raw} } : $do->{raw};
+
+    return [write => $first], (map { @pause, [write => $_] } @more),
+           $end eq 'reset' ? @pause : (), [$end];
 }
 
 
@@ -96,6 +111,7 @@ sub cut {
 
     return (close => $do->{close}) if $do->{close};
     return (reset => $do->{reset}) if $do->{reset};
+    return (hang => $do->{hang}) if $do->{hang};
     return;
 }
 
@@ -159,7 +175,7 @@ sub message_text {
         $message{error} = $do->{error};
     }
 
-    my $text = json_text(\%message);
+    my $text = json_text($do->{batch} ? [\%message] : \%message);
     my $more = ($do->{body_bytes} // 0) - length($text) - 9;
 
     # spliced in, as JSON::PP takes a second for a megabyte
@@ -183,9 +199,11 @@ sub event_body {
     my $body = '';
 
     $body .= "id: prime-1\ndata: \n\n" if $do->{priming};
-    $body .= "event: message\ndata: {\"jsonrpc\":\"2.0\","
-           . "\"method\":\"notifications/tools/list_changed\"}\n\n"
-        if $do->{notify};
+    my $notice = $do->{notify};
+
+    $notice = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+        if ($notice // '') eq '1';
+    $body .= "event: message\ndata: $notice\n\n" if defined $notice;
 
     return $body . "event: message\ndata: " . message_text($do, $answer)
            . "\n\n";

@@ -89,7 +89,8 @@ sub choose {
 
     $self->{seen}{$session} = now_ms() if $self->known($session);
 
-    return $self->stream($session) if $request->{method} eq 'GET';
+    return $self->stream($session)
+        if $request->{method} eq 'GET' && ($do->{status} // 200) < 300;
     return $self->delete_session($session, $do)
         if $request->{method} eq 'DELETE';
 
@@ -173,7 +174,8 @@ sub stream {
 sub delete_session {
     my ($self, $session, $do) = @_;
 
-    delete $self->{seen}{$session} if ($do->{status} // 200) < 300;
+    delete $self->{seen}{$session}
+        if ($do->{status} // 200) < 300 && !$do->{keep};
 
     return { status => 200 };
 }
