@@ -527,6 +527,8 @@ sub wiped {
 sub zone_holds {
     my ($pid, $text) = @_;
 
+    no warnings 'portable';             # of addresses above 32 bits
+
     open my $maps, '<', "/proc/$pid/maps" or return;
     open my $mem, '<:raw', "/proc/$pid/mem" or return;
 
