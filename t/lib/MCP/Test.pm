@@ -104,8 +104,8 @@ END {
     if ($finished && Test::More->builder->is_passing && !$ENV{MCP_KEEP}) {
         drop_work_dir();
     }
-    elsif (work_dir()) {
-        Test::More::diag('logs are in ' . work_dir());
+    elsif (defined MCP::Util::kept_dir()) {
+        Test::More::diag('logs are in ' . MCP::Util::kept_dir());
     }
 
     $? = $code;

@@ -90,6 +90,11 @@ sub work_dir {
 }
 
 
+# undef before anything was written.
+
+sub kept_dir { return $dir }
+
+
 sub drop_work_dir {
     return unless defined $dir && $owner == $$;
 
