@@ -90,16 +90,17 @@ ngx_mcp_answer_lost_body(ngx_http_request_t *r)
         return NULL;
     }
 
-    b = ngx_calloc_buf(r->pool);
+    /* a copy: filters may write into it */
+
+    b = ngx_create_temp_buf(r->pool, ngx_mcp_answer_lost.len);
     if (b == NULL) {
         return NULL;
     }
 
-    b->memory = 1;
+    b->last = ngx_cpymem(b->last, ngx_mcp_answer_lost.data,
+                         ngx_mcp_answer_lost.len);
     b->last_buf = 1;
     b->last_in_chain = 1;
-    b->pos = ngx_mcp_answer_lost.data;
-    b->last = b->pos + ngx_mcp_answer_lost.len;
 
     cl->buf = b;
     cl->next = NULL;

@@ -84,8 +84,10 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
         return ngx_mcp_next_header_filter(r);
     }
 
+    /* finalized already: what comes is of nginx itself, whatever the status */
+
     if (ctx->untracked || r->upstream->headers_in.status_n == 0
-        || ngx_mcp_filter_cached(r))
+        || r->upstream->cleanup == NULL || ngx_mcp_filter_cached(r))
     {
         return ngx_mcp_next_header_filter(r);
     }
@@ -419,7 +421,7 @@ ngx_mcp_filter_learn(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     switch (r->method) {
 
     case NGX_HTTP_POST:
-        if (status < 300) {
+        if (status >= 200 && status < 300) {
             ngx_mcp_filter_post(r, ctx);
         }
 
@@ -504,7 +506,9 @@ static void
 ngx_mcp_filter_get(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_uint_t status)
 {
-    if (status < 300 && ngx_mcp_filter_media(r) == MCP_MEDIA_SSE) {
+    if (status >= 200 && status < 300
+        && ngx_mcp_filter_media(r) == MCP_MEDIA_SSE)
+    {
         ngx_mcp_request_stream(r, ctx);
     }
 }
@@ -523,7 +527,7 @@ ngx_mcp_filter_delete(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         return;
     }
 
-    if (status < 300) {
+    if (status >= 200 && status < 300) {
         (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
                                       client.owner, 0);
 

@@ -35,7 +35,9 @@ ngx_mcp_judge_limit(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 
     if (r->upstream->headers_in.status_n == NGX_HTTP_OK) {
 
-        if (length < 0) {
+        /* a range is cut out by filters on both sides of ours */
+
+        if (length < 0 || r->headers_in.range) {
             return 0;
         }
 

@@ -16,6 +16,9 @@
 /* Paths as short as "/mcp" are no secret. */
 #define NGX_MCP_SCRUB_PATH  8
 
+/* ... and an argument of two characters is no key. */
+#define NGX_MCP_SCRUB_ARG  3
+
 #define ngx_mcp_scrub_word(c)                                                 \
     (((c) >= '0' && (c) <= '9')                                               \
      || (((c) | 0x20) >= 'a' && ((c) | 0x20) <= 'z'))
@@ -111,6 +114,8 @@ ngx_mcp_scrub_uri(char *text, u_char *uri, size_t len)
         p = ngx_strlchr(args, end, '=');
         p = p ? p + 1 : args;
 
-        ngx_mcp_scrub(text, p, end - p);
+        if (end - p >= NGX_MCP_SCRUB_ARG) {
+            ngx_mcp_scrub(text, p, end - p);
+        }
     }
 }

@@ -8,7 +8,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "ngx_mcp_judge.h"
+#include "ngx_mcp_intercept.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_rr.h"
 #include "ngx_mcp_upstream.h"
@@ -35,9 +35,6 @@ static ngx_int_t ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_mcp_upstream_client(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_mcp_srv_conf_t *conf);
-static ngx_int_t ngx_mcp_upstream_process_header(ngx_http_request_t *r);
-static ngx_int_t ngx_mcp_upstream_reinit_request(ngx_http_request_t *r);
-static ngx_uint_t ngx_mcp_upstream_wait(ngx_http_upstream_t *u);
 static ngx_int_t ngx_mcp_upstream_hook(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     ngx_event_get_peer_pt get, ngx_event_free_peer_pt free);
@@ -192,110 +189,11 @@ ngx_mcp_upstream_client(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ctx != NULL && ctx->id.len && !ctx->initialize
-        && r->upstream->conf->intercept_errors
-        && r->upstream->process_header != ngx_mcp_upstream_process_header)
-    {
-        ctx->process_header = r->upstream->process_header;
-        r->upstream->process_header = ngx_mcp_upstream_process_header;
-
-        ctx->reinit_request = r->upstream->reinit_request;
-        r->upstream->reinit_request = ngx_mcp_upstream_reinit_request;
+    if (ctx != NULL) {
+        ngx_mcp_intercept_init(r, ctx);
     }
 
     return conf->chain_init_peer(r, us);
-}
-
-
-/*
- * With proxy_intercept_errors a server's error is dropped before any filter can
- * see it.  One that tells of a lost session is judged here, as soon as its body
- * is in the buffer, and spared.
- */
-
-static ngx_int_t
-ngx_mcp_upstream_process_header(ngx_http_request_t *r)
-{
-    ngx_int_t             rc;
-    ngx_uint_t            json;
-    ngx_mcp_ctx_t        *ctx;
-    ngx_http_upstream_t  *u;
-
-    u = r->upstream;
-    ctx = ngx_mcp_request_ctx(r);
-
-    rc = NGX_OK;
-
-    if (!ctx->parsed) {
-        u->process_header = ctx->process_header;
-
-        rc = u->process_header(r);
-
-        /* "proxy" replaces it after the status line */
-
-        ctx->process_header = u->process_header;
-        u->process_header = ngx_mcp_upstream_process_header;
-    }
-
-    if (rc != NGX_OK || u->headers_in.status_n < 400
-        || ngx_mcp_judge_limit(r, ctx) == 0)
-    {
-        return rc;
-    }
-
-    if (ngx_mcp_upstream_wait(u)) {
-        ctx->parsed = 1;
-        return NGX_AGAIN;
-    }
-
-    if (ngx_mcp_judge_lost(r, ctx, u->buffer.pos,
-                           u->buffer.last - u->buffer.pos, &json)
-        && ngx_mcp_request_no_error_pages(r) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
-}
-
-
-/* The next try starts with proxy's own handler again. */
-
-static ngx_int_t
-ngx_mcp_upstream_reinit_request(ngx_http_request_t *r)
-{
-    ngx_int_t       rc;
-    ngx_mcp_ctx_t  *ctx;
-
-    ctx = ngx_mcp_request_ctx(r);
-
-    rc = ctx->reinit_request(r);
-
-    ctx->parsed = 0;
-    ctx->process_header = r->upstream->process_header;
-    r->upstream->process_header = ngx_mcp_upstream_process_header;
-
-    return rc;
-}
-
-
-/* Is there more of the body to come, with an end that is known, and room? */
-
-static ngx_uint_t
-ngx_mcp_upstream_wait(ngx_http_upstream_t *u)
-{
-    size_t  have, room;
-
-    have = u->buffer.last - u->buffer.pos;
-    room = u->buffer.end - u->buffer.last;
-
-    if (u->headers_in.content_length_n >= 0) {
-        return u->headers_in.content_length_n > (off_t) have
-               && u->headers_in.content_length_n - have <= room;
-    }
-
-    return u->headers_in.chunked && room
-           && (have < 5 || ngx_memcmp(u->buffer.last - 5, "0\r\n\r\n", 5) != 0);
 }
 
 
