@@ -1,7 +1,14 @@
 // Clients made of the official SDK: each opens a session, uses it once and
-// goes quiet.
+// goes quiet.  So quiet that it does not even open its stream again when the
+// server dies: nginx's keepalive is to find out first.
 
 import { pathToFileURL } from 'node:url';
+
+
+const reconnectionOptions = {
+  initialReconnectionDelay: 1000, maxReconnectionDelay: 1000,
+  reconnectionDelayGrowFactor: 1, maxRetries: 0,
+};
 
 
 export class Clients {
@@ -70,7 +77,8 @@ export class Clients {
     const client = new Client({ name: 'demo', version: '1' });
 
     client.onerror = () => {};                // streams cut by a dead server
-    await client.connect(new StreamableHTTPClientTransport(new URL(this.#url)));
+    await client.connect(new StreamableHTTPClientTransport(
+      new URL(this.#url), { reconnectionOptions }));
     await client.listTools();
 
     return client;
