@@ -13,69 +13,66 @@
 #include "ngx_mcp_session.h"
 
 
-#define NGX_MCP_INTERVAL_MIN  100
+/* No timer is shorter, in ms. */
+#define NGX_MCP_TIME_MIN  100
 
 
 static const ngx_mcp_param_t *ngx_mcp_param_find(
     const ngx_mcp_param_t *params, ngx_str_t *arg, ngx_str_t *value);
 static const char *ngx_mcp_param_zone(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
-static const char *ngx_mcp_param_interval(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, const ngx_mcp_param_t *param);
 static const char *ngx_mcp_param_msec(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
-static const char *ngx_mcp_param_idle(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
-static const char *ngx_mcp_param_drain(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, const ngx_mcp_param_t *param);
 static const char *ngx_mcp_param_method(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, const ngx_mcp_param_t *param);
 static const char *ngx_mcp_param_number(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
-static const char *ngx_mcp_param_count(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, const ngx_mcp_param_t *param);
 static const char *ngx_mcp_param_jitter(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, const ngx_mcp_param_t *param);
 static const char *ngx_mcp_param_failover(ngx_conf_t *cf,
-    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, size_t offset);
+    ngx_mcp_srv_conf_t *conf, ngx_str_t *value, const ngx_mcp_param_t *param);
 
 
 #define ngx_mcp_policy(field)  offsetof(ngx_mcp_srv_conf_t, policy.field)
 
 
 const ngx_mcp_param_t  ngx_mcp_keepalive_params[] = {
-    { ngx_string("zone="), ngx_mcp_param_zone, 0 },
-    { ngx_string("interval="), ngx_mcp_param_interval, 0 },
-    { ngx_string("timeout="), ngx_mcp_param_msec, ngx_mcp_policy(timeout) },
-    { ngx_string("method="), ngx_mcp_param_method, 0 },
+    { ngx_string("zone="), ngx_mcp_param_zone, 0, 0, 0 },
+    { ngx_string("interval="), ngx_mcp_param_msec,
+      ngx_mcp_policy(interval), NGX_MCP_TIME_MIN, 1 },
+    { ngx_string("timeout="), ngx_mcp_param_msec,
+      ngx_mcp_policy(timeout), NGX_MCP_TIME_MIN, 0 },
+    { ngx_string("method="), ngx_mcp_param_method, 0, 0, 0 },
     { ngx_string("failures="), ngx_mcp_param_number,
-      ngx_mcp_policy(health.failures) },
-    { ngx_string("max_idle="), ngx_mcp_param_idle, 0 },
-    { ngx_string("jitter="), ngx_mcp_param_jitter, 0 },
-    { ngx_string("rate="), ngx_mcp_param_count, ngx_mcp_policy(rate) },
-    { ngx_null_string, NULL, 0 }
+      ngx_mcp_policy(health.failures), 0, 0 },
+    { ngx_string("max_idle="), ngx_mcp_param_msec,
+      ngx_mcp_policy(max_idle), 0, 0 },
+    { ngx_string("jitter="), ngx_mcp_param_jitter, 0, 0, 0 },
+    { ngx_string("rate="), ngx_mcp_param_number, ngx_mcp_policy(rate), 0, 0 },
+    { ngx_null_string, NULL, 0, 0, 0 }
 };
 
 const ngx_mcp_param_t  ngx_mcp_reconnect_params[] = {
     { ngx_string("budget="), ngx_mcp_param_number,
-      ngx_mcp_policy(health.budget) },
+      ngx_mcp_policy(health.budget), 0, 0 },
     { ngx_string("initial="), ngx_mcp_param_number,
-      ngx_mcp_policy(health.initial) },
+      ngx_mcp_policy(health.initial), 0, 0 },
     { ngx_string("backoff="), ngx_mcp_param_msec,
-      ngx_mcp_policy(health.backoff_ms) },
+      ngx_mcp_policy(health.backoff_ms), NGX_MCP_TIME_MIN, 0 },
     { ngx_string("backoff_max="), ngx_mcp_param_msec,
-      ngx_mcp_policy(health.backoff_max_ms) },
+      ngx_mcp_policy(health.backoff_max_ms), NGX_MCP_TIME_MIN, 0 },
     { ngx_string("park="), ngx_mcp_param_msec,
-      ngx_mcp_policy(health.park_ms) },
+      ngx_mcp_policy(health.park_ms), NGX_MCP_TIME_MIN, 0 },
     { ngx_string("park_max="), ngx_mcp_param_msec,
-      ngx_mcp_policy(health.park_max_ms) },
-    { ngx_string("drain="), ngx_mcp_param_drain, 0 },
-    { ngx_null_string, NULL, 0 }
+      ngx_mcp_policy(health.park_max_ms), NGX_MCP_TIME_MIN, 0 },
+    { ngx_string("drain="), ngx_mcp_param_msec,
+      offsetof(ngx_mcp_srv_conf_t, drain), NGX_MCP_TIME_MIN, 1 },
+    { ngx_null_string, NULL, 0, 0, 0 }
 };
 
 const ngx_mcp_param_t  ngx_mcp_pin_params[] = {
-    { ngx_string("failover="), ngx_mcp_param_failover, 0 },
-    { ngx_null_string, NULL, 0 }
+    { ngx_string("failover="), ngx_mcp_param_failover, 0, 0, 0 },
+    { ngx_null_string, NULL, 0, 0, 0 }
 };
 
 
@@ -118,7 +115,7 @@ ngx_mcp_param_parse(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
 
         seen |= bit;
 
-        wrong = param->set(cf, conf, &value, param->offset);
+        wrong = param->set(cf, conf, &value, param);
 
         if (wrong) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -156,7 +153,7 @@ ngx_mcp_param_find(const ngx_mcp_param_t *params, ngx_str_t *arg,
 
 static const char *
 ngx_mcp_param_zone(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
-    size_t offset)
+    const ngx_mcp_param_t *param)
 {
     u_char                *p;
     ssize_t                size;
@@ -216,82 +213,30 @@ ngx_mcp_param_zone(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
 
 
 static const char *
-ngx_mcp_param_interval(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
-    ngx_str_t *value, size_t offset)
-{
-    ngx_int_t  ms;
-
-    if (value->len == 3 && ngx_strncmp(value->data, "off", 3) == 0) {
-        conf->policy.interval = 0;
-        return NULL;
-    }
-
-    ms = ngx_parse_time(value, 0);
-
-    if (ms == NGX_ERROR || ms < NGX_MCP_INTERVAL_MIN) {
-        return "it must be \"off\" or a time of at least 100ms";
-    }
-
-    conf->policy.interval = ms;
-
-    return NULL;
-}
-
-
-static const char *
 ngx_mcp_param_msec(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
-    size_t offset)
+    const ngx_mcp_param_t *param)
 {
-    ngx_int_t  ms;
+    ngx_int_t    ms;
+    ngx_msec_t  *field;
 
-    ms = ngx_parse_time(value, 0);
+    field = (ngx_msec_t *) ((char *) conf + param->offset);
 
-    if (ms == NGX_ERROR || ms < NGX_MCP_INTERVAL_MIN) {
-        return "it must be a time of at least 100ms";
-    }
-
-    *(ngx_msec_t *) ((char *) conf + offset) = ms;
-
-    return NULL;
-}
-
-
-static const char *
-ngx_mcp_param_idle(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
-    size_t offset)
-{
-    ngx_int_t  ms;
-
-    ms = ngx_parse_time(value, 0);
-
-    if (ms == NGX_ERROR) {
-        return "it must be a time, 0 for no limit";
-    }
-
-    conf->policy.max_idle = ms;
-
-    return NULL;
-}
-
-
-static const char *
-ngx_mcp_param_drain(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
-    size_t offset)
-{
-    ngx_int_t  ms;
-
-    if (value->len == 3 && ngx_strncmp(value->data, "off", 3) == 0) {
-        conf->drain = 0;
+    if (param->off && value->len == 3
+        && ngx_strncmp(value->data, "off", 3) == 0)
+    {
+        *field = 0;
         return NULL;
     }
 
     ms = ngx_parse_time(value, 0);
 
-    if (ms == NGX_ERROR || ms < NGX_MCP_INTERVAL_MIN) {
-        return "it must be \"off\" or a time of at least 100ms";
+    if (ms == NGX_ERROR || ms < param->min) {
+        return param->off ? "it must be \"off\" or a time of at least 100ms"
+               : param->min ? "it must be a time of at least 100ms"
+               : "it must be a time, 0 for no limit";
     }
 
-    conf->drain = ms;
+    *field = ms;
 
     return NULL;
 }
@@ -299,7 +244,7 @@ ngx_mcp_param_drain(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
 
 static const char *
 ngx_mcp_param_method(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
-    size_t offset)
+    const ngx_mcp_param_t *param)
 {
     if (ngx_strcmp(value->data, "tools/list") == 0) {
         conf->policy.method = NGX_MCP_METHOD_TOOLS;
@@ -320,7 +265,7 @@ ngx_mcp_param_method(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
 
 static const char *
 ngx_mcp_param_number(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
-    size_t offset)
+    const ngx_mcp_param_t *param)
 {
     ngx_int_t  n;
 
@@ -330,25 +275,7 @@ ngx_mcp_param_number(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
         return "it must be a number from 1 to 1000000";
     }
 
-    *(uint32_t *) ((char *) conf + offset) = n;
-
-    return NULL;
-}
-
-
-static const char *
-ngx_mcp_param_count(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
-    size_t offset)
-{
-    ngx_int_t  n;
-
-    n = ngx_atoi(value->data, value->len);
-
-    if (n == NGX_ERROR || n < 1 || n > 1000000) {
-        return "it must be a number from 1 to 1000000";
-    }
-
-    *(ngx_uint_t *) ((char *) conf + offset) = n;
+    *(uint32_t *) ((char *) conf + param->offset) = n;
 
     return NULL;
 }
@@ -356,7 +283,7 @@ ngx_mcp_param_count(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
 
 static const char *
 ngx_mcp_param_jitter(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
-    size_t offset)
+    const ngx_mcp_param_t *param)
 {
     ngx_int_t  n;
 
@@ -378,7 +305,7 @@ ngx_mcp_param_jitter(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
 
 static const char *
 ngx_mcp_param_failover(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
-    ngx_str_t *value, size_t offset)
+    ngx_str_t *value, const ngx_mcp_param_t *param)
 {
     if (ngx_strcmp(value->data, "refused") == 0) {
         conf->failover = NGX_MCP_FAILOVER_REFUSED;

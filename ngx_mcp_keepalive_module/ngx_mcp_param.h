@@ -19,12 +19,16 @@
 
 /* One "name=value" parameter; "set" returns what is wrong with a value. */
 
-typedef struct {
+typedef struct ngx_mcp_param_s  ngx_mcp_param_t;
+
+struct ngx_mcp_param_s {
     ngx_str_t       name;
     const char   *(*set)(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
-                         ngx_str_t *value, size_t offset);
-    size_t          offset;
-} ngx_mcp_param_t;
+                         ngx_str_t *value, const ngx_mcp_param_t *param);
+    size_t          offset;     /* of the field in the configuration */
+    ngx_int_t       min;        /* of a time, in ms */
+    ngx_uint_t      off;        /* a time may be "off" */
+};
 
 
 extern const ngx_mcp_param_t  ngx_mcp_keepalive_params[];

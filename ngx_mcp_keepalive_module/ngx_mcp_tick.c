@@ -233,7 +233,7 @@ ngx_mcp_tick_tell(ngx_mcp_due_t *due)
     if (due->behind) {
         ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                       "mcp upstream \"%V\" peer \"%*s\": keepalives are an "
-                      "interval behind, with \"rate=%ui\" and %ui at once",
+                      "interval behind, with \"rate=%uD\" and %ui at once",
                       &due->behind->name, due->peer_len, due->peer_name,
                       due->behind->rate, due->behind->calls);
         due->behind = NULL;

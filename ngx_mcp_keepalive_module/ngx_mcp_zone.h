@@ -114,7 +114,7 @@ typedef struct {
     ngx_msec_t                  timeout;
     ngx_msec_t                  max_idle;
     ngx_uint_t                  method;     /* NGX_MCP_METHOD_* */
-    ngx_uint_t                  rate;       /* keepalives a second and peer */
+    uint32_t                    rate;       /* keepalives a second and peer */
     ngx_uint_t                  calls;      /* ... in flight to a peer */
     mcp_health_conf_t           health;     /* its jitter serves all times */
 } ngx_mcp_policy_t;
