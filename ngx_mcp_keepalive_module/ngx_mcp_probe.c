@@ -8,21 +8,17 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include <openssl/rand.h>
-
 #include "mcp/mcp_classify.h"
 #include "mcp/mcp_rpc.h"
 #include "ngx_mcp_call.h"
 #include "ngx_mcp_connect.h"
+#include "ngx_mcp_message.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_rr.h"
-#include "ngx_mcp_scrub.h"
 
 
 /* No timer is shorter, in ms. */
 #define NGX_MCP_TIMEOUT_MIN   100
-
-#define NGX_MCP_BODY_MAX      512
 
 /* A connect is either quick or of no use, in ms. */
 #define NGX_MCP_CONNECT_TIMEOUT  1000
@@ -45,7 +41,7 @@ typedef struct {
     mcp_verdict_t               verdict;
     char                        reason[MCP_REASON_MAX];
     char                        id[MCP_RPC_ID_MAX];
-    u_char                      body[NGX_MCP_BODY_MAX];
+    u_char                      body[NGX_MCP_MESSAGE_MAX];
     ngx_msec_t                  local_delay;
                                             /* to an attempt that can run */
     unsigned                    retried:1;  /* on a new connection */
@@ -55,14 +51,7 @@ typedef struct {
 
 
 static ngx_mcp_probe_t *ngx_mcp_probe_create(ngx_mcp_lease_t *lease);
-static ngx_int_t ngx_mcp_probe_copy(ngx_mcp_probe_t *p, ngx_str_t *text);
-static ngx_int_t ngx_mcp_probe_headers(ngx_mcp_probe_t *p);
-static ngx_uint_t ngx_mcp_probe_passed(ngx_mcp_srv_conf_t *conf,
-    u_char *name);
-static ngx_int_t ngx_mcp_probe_add(ngx_mcp_probe_t *p, u_char *key,
-    size_t key_len, u_char *value, size_t value_len);
 static ngx_int_t ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout);
-static ngx_int_t ngx_mcp_probe_id(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_connect(ngx_mcp_probe_t *p);
 static ngx_int_t ngx_mcp_probe_dial(ngx_mcp_probe_t *p,
     ngx_mcp_connect_done_pt done);
@@ -73,7 +62,6 @@ static void ngx_mcp_probe_answered(ngx_mcp_call_t *call);
 static ngx_int_t ngx_mcp_probe_why(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_known(ngx_mcp_connect_t *connect);
 static void ngx_mcp_probe_judge(ngx_mcp_probe_t *p);
-static void ngx_mcp_probe_scrub(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f);
 static ngx_int_t ngx_mcp_probe_again(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason);
@@ -157,141 +145,15 @@ ngx_mcp_probe_create(ngx_mcp_lease_t *lease)
     /* the policy is the first member of its upstream's configuration */
     p->conf = (ngx_mcp_srv_conf_t *) lease->policy;
 
-    if (ngx_mcp_probe_copy(p, &p->lease.peer_name) != NGX_OK
-        || ngx_mcp_probe_copy(p, &p->lease.id) != NGX_OK
-        || ngx_mcp_probe_copy(p, &p->lease.version) != NGX_OK
-        || ngx_mcp_probe_copy(p, &p->lease.endpoint) != NGX_OK
-        || ngx_mcp_probe_copy(p, &p->lease.headers) != NGX_OK
-        || ngx_mcp_probe_headers(p) != NGX_OK)
+    if (ngx_mcp_message_keep(pool, &p->lease) != NGX_OK
+        || ngx_mcp_message_headers(pool, p->conf, &p->lease, &p->headers)
+           != NGX_OK)
     {
         ngx_destroy_pool(pool);
         return NULL;
     }
 
-    ngx_explicit_memzero(lease->headers.data, lease->headers.len);
-
     return p;
-}
-
-
-static ngx_int_t
-ngx_mcp_probe_copy(ngx_mcp_probe_t *p, ngx_str_t *text)
-{
-    u_char  *data;
-
-    data = ngx_pnalloc(p->pool, text->len + 1);
-    if (data == NULL) {
-        return NGX_ERROR;
-    }
-
-    *ngx_cpymem(data, text->data, text->len) = '\0';
-    text->data = data;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_mcp_probe_headers(ngx_mcp_probe_t *p)
-{
-    u_char           *name, *value, *last;
-    ngx_mcp_lease_t  *lease;
-
-    static u_char  accept[] = "application/json, text/event-stream";
-    static u_char  identity[] = "identity";
-
-    lease = &p->lease;
-
-    if (ngx_array_init(&p->headers, p->pool, 8, sizeof(ngx_keyval_t))
-        != NGX_OK
-        || ngx_mcp_probe_add(p, (u_char *) "Accept", sizeof("Accept") - 1,
-                             accept, sizeof(accept) - 1)
-           != NGX_OK
-        || ngx_mcp_probe_add(p, (u_char *) "Accept-Encoding",
-                             sizeof("Accept-Encoding") - 1,
-                             identity, sizeof(identity) - 1)
-           != NGX_OK
-        || ngx_mcp_probe_add(p, (u_char *) "Mcp-Session-Id",
-                             sizeof("Mcp-Session-Id") - 1,
-                             lease->id.data, lease->id.len)
-           != NGX_OK
-        || (lease->version.len
-            && ngx_mcp_probe_add(p, (u_char *) "MCP-Protocol-Version",
-                                 sizeof("MCP-Protocol-Version") - 1,
-                                 lease->version.data, lease->version.len)
-               != NGX_OK))
-    {
-        return NGX_ERROR;
-    }
-
-    /* "name NUL value NUL" ... */
-
-    last = lease->headers.data + lease->headers.len;
-
-    for (name = lease->headers.data; name < last;
-         name = value + ngx_strlen(value) + 1)
-    {
-        value = name + ngx_strlen(name) + 1;
-
-        if (!ngx_mcp_probe_passed(p->conf, name)) {
-            continue;
-        }
-
-        if (ngx_mcp_probe_add(p, name, ngx_strlen(name), value,
-                              ngx_strlen(value))
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-    }
-
-    return NGX_OK;
-}
-
-
-/*
- * Remembered under a configuration before this one, it may be wanted no more.
- */
-
-static ngx_uint_t
-ngx_mcp_probe_passed(ngx_mcp_srv_conf_t *conf, u_char *name)
-{
-    ngx_str_t   *header;
-    ngx_uint_t   i;
-
-    if (conf->pass_headers == NULL) {
-        return 0;
-    }
-
-    header = conf->pass_headers->elts;
-
-    for (i = 0; i < conf->pass_headers->nelts; i++) {
-        if (ngx_strcasecmp(header[i].data, name) == 0) {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-static ngx_int_t
-ngx_mcp_probe_add(ngx_mcp_probe_t *p, u_char *key, size_t key_len,
-    u_char *value, size_t value_len)
-{
-    ngx_keyval_t  *kv;
-
-    kv = ngx_array_push(&p->headers);
-    if (kv == NULL) {
-        return NGX_ERROR;
-    }
-
-    kv->key.data = key;
-    kv->key.len = key_len;
-    kv->value.data = value;
-    kv->value.len = value_len;
-
-    return NGX_OK;
 }
 
 
@@ -313,15 +175,9 @@ ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout)
         return NGX_DECLINED;
     }
 
-    if (ngx_mcp_probe_id(p) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
     call->stub.body.data = p->body;
-    call->stub.body.len = mcp_rpc_build((char *) p->body, NGX_MCP_BODY_MAX,
-                                   (p->lease.method == NGX_MCP_METHOD_PING)
-                                   ? "ping" : "tools/list",
-                                   p->id, NULL);
+    call->stub.body.len = ngx_mcp_message_body(p->lease.method, p->id,
+                                               p->body);
     if (call->stub.body.len == 0) {
         return NGX_ERROR;
     }
@@ -337,25 +193,6 @@ ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout)
     call->data = p;
 
     return ngx_mcp_call_start(call);
-}
-
-
-/* A client counts its ids; this is none it will ever use. */
-
-static ngx_int_t
-ngx_mcp_probe_id(ngx_mcp_probe_t *p)
-{
-    u_char  *last, random[12];
-
-    if (RAND_bytes(random, sizeof(random)) != 1) {
-        return NGX_ERROR;
-    }
-
-    last = ngx_cpymem(p->id, MCP_RPC_ID_PREFIX, sizeof(MCP_RPC_ID_PREFIX) - 1);
-    last = ngx_hex_dump(last, random, sizeof(random));
-    *last = '\0';
-
-    return NGX_OK;
 }
 
 
@@ -573,28 +410,7 @@ ngx_mcp_probe_judge(ngx_mcp_probe_t *p)
 
     p->verdict = mcp_classify(&facts, p->reason);
 
-    ngx_mcp_probe_scrub(p);
-}
-
-
-/* A server may well quote what it was sent. */
-
-static void
-ngx_mcp_probe_scrub(ngx_mcp_probe_t *p)
-{
-    u_char  *name, *value, *last;
-
-    ngx_mcp_scrub(p->reason, p->lease.id.data, p->lease.id.len);
-    ngx_mcp_scrub_uri(p->reason, p->endpoint.uri.data, p->endpoint.uri.len);
-
-    last = p->lease.headers.data + p->lease.headers.len;
-
-    for (name = p->lease.headers.data; name < last;
-         name = value + ngx_strlen(value) + 1)
-    {
-        value = name + ngx_strlen(name) + 1;
-        ngx_mcp_scrub_value(p->reason, value, ngx_strlen(value));
-    }
+    ngx_mcp_message_scrub(&p->lease, &p->endpoint.uri, p->reason);
 }
 
 
