@@ -178,9 +178,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
             continue;
         }
 
-        if (peer->health.state != MCP_PEER_DEGRADED
-            && peer->health.state != MCP_PEER_PARKED)
-        {
+        if (!mcp_health_attempts_only(&peer->health)) {
             continue;
         }
 
@@ -253,8 +251,7 @@ ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel)
         peer = ngx_mcp_zone_slot(zone, lease->peer, NGX_MCP_SLOT_PEER);
 
         if (peer != NULL && peer->health.epoch == lease->epoch
-            && (peer->health.state == MCP_PEER_DEGRADED
-                || peer->health.state == MCP_PEER_PARKED))
+            && mcp_health_attempts_only(&peer->health))
         {
             peer->health.next_attempt_ms = now + ngx_max(rel->attempt_delay,
                                                          NGX_MCP_DEFER);
@@ -471,9 +468,8 @@ ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
         return policy->interval;
     }
 
-    if (peer->health.state == MCP_PEER_DEGRADED
-        || peer->health.state == MCP_PEER_PARKED)
-    {
+    if (mcp_health_attempts_only(&peer->health)) {
+
         /* attempts only; the random time spreads the return */
         s->flags |= NGX_MCP_FLAG_SPREAD;
         return NGX_MCP_DEFER + ngx_random() % spread;
@@ -565,13 +561,9 @@ ngx_mcp_lease_attempt_session(ngx_mcp_policy_t *policy,
             continue;
         }
 
-        if (policy->max_idle && now >= s->client_ms + policy->max_idle
-            && !ngx_mcp_record_streaming(s, now))
-        {
-            continue;
+        if (!ngx_mcp_record_idle(policy, s, now, now)) {
+            return s;
         }
-
-        return s;
     }
 
     return NULL;

@@ -14,6 +14,10 @@
 #define NGX_MCP_RATE_BURST    100000
 
 
+static ngx_mcp_upstream_slot_t *ngx_mcp_peer_upstream_locked(
+    ngx_mcp_zone_t *zone, ngx_str_t *name);
+static ngx_mcp_peer_slot_t *ngx_mcp_peer_find_locked(ngx_mcp_zone_t *zone,
+    uint32_t upstream, u_char *name, size_t len);
 static ngx_mcp_peer_slot_t *ngx_mcp_peer_slot(ngx_mcp_policy_t *policy,
     uint32_t peer);
 static ngx_uint_t ngx_mcp_peer_level(ngx_mcp_peer_slot_t *peer,
@@ -274,7 +278,7 @@ ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t slot, uint64_t until)
 }
 
 
-ngx_mcp_upstream_slot_t *
+static ngx_mcp_upstream_slot_t *
 ngx_mcp_peer_upstream_locked(ngx_mcp_zone_t *zone, ngx_str_t *name)
 {
     ngx_queue_t              *q;
@@ -309,7 +313,7 @@ ngx_mcp_peer_upstream_locked(ngx_mcp_zone_t *zone, ngx_str_t *name)
 }
 
 
-ngx_mcp_peer_slot_t *
+static ngx_mcp_peer_slot_t *
 ngx_mcp_peer_find_locked(ngx_mcp_zone_t *zone, uint32_t upstream, u_char *name,
     size_t len)
 {

@@ -204,10 +204,6 @@ void ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t peer,
     ((us) != NULL && (peer)->generation                                       \
      && (peer)->generation != (us)->generation)
 
-ngx_mcp_upstream_slot_t *ngx_mcp_peer_upstream_locked(ngx_mcp_zone_t *zone,
-    ngx_str_t *name);
-ngx_mcp_peer_slot_t *ngx_mcp_peer_find_locked(ngx_mcp_zone_t *zone,
-    uint32_t upstream, u_char *name, size_t len);
 ngx_mcp_peer_slot_t *ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone,
     uint32_t upstream, u_char *name, size_t len);
 

@@ -169,7 +169,6 @@ ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout)
 
     mcp_rpc_reader_destroy(p->reader);
     p->reader = NULL;
-    p->bytes = 0;
 
     if (ngx_mcp_endpoint_parse(&p->lease.endpoint, &p->endpoint) != NGX_OK) {
         return NGX_DECLINED;

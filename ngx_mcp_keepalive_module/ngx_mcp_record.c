@@ -215,14 +215,20 @@ ngx_mcp_record_due(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
     /* not only would it be late: it must not be sent late */
 
-    if (policy->max_idle
-        && ngx_max(due, now) >= s->client_ms + policy->max_idle
-        && !ngx_mcp_record_streaming(s, now))
-    {
+    if (ngx_mcp_record_idle(policy, s, ngx_max(due, now), now)) {
         return NGX_MCP_NEVER;
     }
 
     return due;
+}
+
+
+ngx_uint_t
+ngx_mcp_record_idle(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
+    uint64_t at, uint64_t now)
+{
+    return policy->max_idle && at >= s->client_ms + policy->max_idle
+           && !ngx_mcp_record_streaming(s, now);
 }
 
 

@@ -102,6 +102,10 @@ uint64_t ngx_mcp_record_expiry(ngx_mcp_policy_t *policy,
 uint64_t ngx_mcp_record_next(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, uint64_t now);
 
+/* True if at the time "at" the client will have been silent for max_idle. */
+ngx_uint_t ngx_mcp_record_idle(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s, uint64_t at, uint64_t now);
+
 /* True while a request is in flight, or a notification stream open. */
 ngx_uint_t ngx_mcp_record_busy(ngx_mcp_session_slot_t *s, uint64_t now);
 ngx_uint_t ngx_mcp_record_streaming(ngx_mcp_session_slot_t *s, uint64_t now);

@@ -369,8 +369,7 @@ ngx_mcp_status_peer(ngx_mcp_policy_t *policy, ngx_mcp_peer_copy_t *peer)
     h = &peer->health;
     now = ngx_current_msec;
 
-    next = (h->state == MCP_PEER_DEGRADED || h->state == MCP_PEER_PARKED)
-           ? h->next_attempt_ms : 0;
+    next = mcp_health_attempts_only(h) ? h->next_attempt_ms : 0;
 
     json = json_object();
 

@@ -176,7 +176,7 @@ ngx_mcp_upstream_client(ngx_http_request_t *r,
 
     ctx = ngx_mcp_request_ctx(r);
 
-    if (ctx != NULL && ctx->refused) {
+    if (ctx->refused) {
 
         /*
          * nginx makes an answer of the error, which no error_page may take; the
@@ -189,9 +189,7 @@ ngx_mcp_upstream_client(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ctx != NULL) {
-        ngx_mcp_intercept_init(r, ctx);
-    }
+    ngx_mcp_intercept_init(r, ctx);
 
     return conf->chain_init_peer(r, us);
 }

@@ -122,10 +122,16 @@ mcp_health_event(mcp_health_t *h, const mcp_health_conf_t *conf,
 
 
 int
+mcp_health_attempts_only(const mcp_health_t *h)
+{
+    return h->state == MCP_PEER_DEGRADED || h->state == MCP_PEER_PARKED;
+}
+
+
+int
 mcp_health_attempt_due(const mcp_health_t *h, uint64_t now_ms)
 {
-    return (h->state == MCP_PEER_DEGRADED || h->state == MCP_PEER_PARKED)
-           && now_ms >= h->next_attempt_ms;
+    return mcp_health_attempts_only(h) && now_ms >= h->next_attempt_ms;
 }
 
 

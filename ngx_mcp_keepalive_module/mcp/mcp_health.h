@@ -89,6 +89,9 @@ mcp_health_change_t mcp_health_event(mcp_health_t *h,
     const mcp_health_conf_t *conf, mcp_event_t event, uint32_t epoch,
     uint64_t now_ms, uint32_t random);
 
+/* True while a peer is degraded or parked. */
+int mcp_health_attempts_only(const mcp_health_t *h);
+
 /* True if a degraded or parked peer may be tried now. */
 int mcp_health_attempt_due(const mcp_health_t *h, uint64_t now_ms);
 
