@@ -18,14 +18,14 @@
 
 
 /*
- * Makes the answer whose header is about to be sent one of "session not
- * found": 404 with a JSON-RPC error.  What the server said of its own entity
- * is dropped, its other headers stay.
+ * Makes the answer whose header is about to be sent the one in ctx->answer: a
+ * status with a JSON-RPC error.  What the server said of its own entity is
+ * dropped, its other headers stay.  NGX_ERROR: no memory.
  */
-void ngx_mcp_answer_lost_header(ngx_http_request_t *r);
+ngx_int_t ngx_mcp_answer_header(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 
 /* The body to it; NULL: no memory. */
-ngx_chain_t *ngx_mcp_answer_lost_body(ngx_http_request_t *r);
+ngx_chain_t *ngx_mcp_answer_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 
 
 #endif /* _NGX_MCP_ANSWER_H_INCLUDED_ */

@@ -12,6 +12,11 @@
 
 static void ngx_mcp_capture_write(ngx_log_t *log, ngx_uint_t level,
     u_char *buf, size_t len);
+static void ngx_mcp_capture_listen(ngx_log_t *log, ngx_uint_t level,
+    u_char *buf, size_t len);
+static u_char *ngx_mcp_capture_text(u_char *buf, u_char *end, u_char **last);
+static void ngx_mcp_capture_keep(ngx_mcp_capture_t *capture, u_char *p,
+    u_char *last);
 static int ngx_mcp_capture_errno(u_char *p, u_char *last);
 
 
@@ -27,6 +32,38 @@ ngx_mcp_capture_init(ngx_mcp_capture_t *capture, ngx_log_t *log)
     log->next = NULL;
     log->writer = ngx_mcp_capture_write;
     log->wdata = capture;
+}
+
+
+void
+ngx_mcp_capture_beside(ngx_mcp_capture_t *capture, ngx_log_t *log,
+    ngx_log_t *head)
+{
+    ngx_mcp_capture_init(capture, log);
+
+    /* less than the head's would stop those behind it */
+
+    log->log_level = head->log_level;
+    log->writer = ngx_mcp_capture_listen;
+    log->next = head->next;
+
+    head->next = log;
+}
+
+
+void
+ngx_mcp_capture_end(ngx_log_t *log, ngx_log_t *head)
+{
+    if (head->next == log) {
+        head->next = log->next;
+    }
+}
+
+
+ngx_uint_t
+ngx_mcp_capture_refused(ngx_mcp_capture_t *capture)
+{
+    return capture->err == NGX_ECONNREFUSED || capture->err == NGX_ENOENT;
 }
 
 
@@ -53,42 +90,78 @@ static void
 ngx_mcp_capture_write(ngx_log_t *log, ngx_uint_t level, u_char *buf,
     size_t len)
 {
-    ngx_mcp_capture_t  *capture = log->wdata;
+    u_char  *p, *last;
 
-    size_t   n;
-    u_char  *p, *last, *quote;
-
-    last = buf + len;
-
-    while (last > buf && (last[-1] == LF || last[-1] == CR)) {
-        last--;
-    }
-
-    /* "date time [level] pid#tid: text" */
-
-    p = ngx_strlchr(buf, last, ']');
-    p = p ? ngx_strlchr(p, last, ':') : NULL;
-    p = (p && last - p > 2) ? p + 2 : buf;
-
-    /* what is quoted may be an address with a secret in it */
-
-    quote = ngx_strlchr(p, last, '"');
-    last = quote ? quote : last;
-
-    while (last > p && last[-1] == ' ') {
-        last--;
-    }
-
-    n = last - p;
+    p = ngx_mcp_capture_text(buf, buf + len, &last);
 
     if (level <= NGX_LOG_ALERT) {
         ngx_log_error(level, ngx_cycle->log, 0, "%*s, in an mcp keepalive",
-                      n, p);
+                      last - p, p);
     }
 
+    ngx_mcp_capture_keep(log->wdata, p, last);
+}
+
+
+static void
+ngx_mcp_capture_listen(ngx_log_t *log, ngx_uint_t level, u_char *buf,
+    size_t len)
+{
+    u_char  *p, *last;
+
+    if (level <= NGX_LOG_ERR) {
+        p = ngx_mcp_capture_text(buf, buf + len, &last);
+        ngx_mcp_capture_keep(log->wdata, p, last);
+    }
+}
+
+
+/* What was logged, without the head and the context of a line. */
+
+static u_char *
+ngx_mcp_capture_text(u_char *buf, u_char *end, u_char **last)
+{
+    u_char  *p, *cut;
+
+    while (end > buf && (end[-1] == LF || end[-1] == CR)) {
+        end--;
+    }
+
+    /* "date time [level] pid#tid: *number text" */
+
+    p = ngx_strlchr(buf, end, ']');
+    p = p ? ngx_strlchr(p, end, ':') : NULL;
+    p = (p && end - p > 2) ? p + 2 : buf;
+
+    if (*p == '*') {
+        cut = ngx_strlchr(p, end, ' ');
+        p = cut ? cut + 1 : p;
+    }
+
+    /* what is quoted may be an address with a secret in it */
+
+    cut = ngx_strlchr(p, end, '"');
+    end = cut ? cut : end;
+
+    cut = ngx_strlcasestrn(p, end, (u_char *) " while ", 7 - 1);
+    end = cut ? cut : end;
+
+    while (end > p && (end[-1] == ' ' || end[-1] == ',')) {
+        end--;
+    }
+
+    *last = end;
+
+    return p;
+}
+
+
+static void
+ngx_mcp_capture_keep(ngx_mcp_capture_t *capture, u_char *p, u_char *last)
+{
     if (capture->text[0] == '\0') {
         ngx_cpystrn((u_char *) capture->text, p,
-                    ngx_min(n + 1, NGX_MCP_CAPTURE_MAX));
+                    ngx_min((size_t) (last - p) + 1, NGX_MCP_CAPTURE_MAX));
 
         capture->err = ngx_mcp_capture_errno(p, last);
     }

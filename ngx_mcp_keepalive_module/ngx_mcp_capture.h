@@ -31,6 +31,18 @@ typedef struct {
  */
 void ngx_mcp_capture_init(ngx_mcp_capture_t *capture, ngx_log_t *log);
 
+/*
+ * The same beside a log that goes on as before: "log" is put behind "head", of
+ * which it takes the level; _end takes it out again, if it
+ * still is there.
+ */
+void ngx_mcp_capture_beside(ngx_mcp_capture_t *capture, ngx_log_t *log,
+    ngx_log_t *head);
+void ngx_mcp_capture_end(ngx_log_t *log, ngx_log_t *head);
+
+/* True if the connection was refused, or there is nothing to connect to. */
+ngx_uint_t ngx_mcp_capture_refused(ngx_mcp_capture_t *capture);
+
 /* True if the errno says that we ran short of something: no fault of a peer. */
 ngx_uint_t ngx_mcp_capture_local(ngx_mcp_capture_t *capture);
 

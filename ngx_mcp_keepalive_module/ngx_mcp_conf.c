@@ -114,6 +114,8 @@ ngx_mcp_conf_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *data,
         return NGX_CONF_ERROR;
     }
 
+    conf->policy.index = mcf->upstreams.nelts - 1;
+
     *slot = conf;
     *policy = &conf->policy;
 
@@ -347,6 +349,8 @@ ngx_mcp_conf_check_upstream(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
     if (conf->pin == NGX_CONF_UNSET) {
         conf->pin = 1;
     }
+
+    conf->policy.pin = conf->pin;
 
     if (conf->policy.zone->shm_zone->shm.size == 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,

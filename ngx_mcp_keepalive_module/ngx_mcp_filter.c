@@ -10,6 +10,7 @@
 
 #include "mcp/mcp_rpc.h"
 #include "ngx_mcp_answer.h"
+#include "ngx_mcp_evidence.h"
 #include "ngx_mcp_filter.h"
 #include "ngx_mcp_judge.h"
 #include "ngx_mcp_request.h"
@@ -74,14 +75,21 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
         return ngx_mcp_next_header_filter(r);
     }
 
-    if (ctx->refused) {
+    if (ctx->answer && !ngx_mcp_filter_cached(r)) {
 
         /* what nginx made of our refusal closed the connection, for one */
 
-        r->keepalive = ctx->keepalive;
-        ngx_mcp_answer_lost_header(r);
+        if (!r->reading_body) {
+            r->keepalive = ctx->keepalive;
+        }
 
-        return ngx_mcp_next_header_filter(r);
+        ngx_mcp_peer_upstream_count(&ctx->conf->policy,
+                                    ctx->answer == NGX_MCP_ANSWER_LOST
+                                    ? NGX_MCP_COUNT_SESSION_LOST
+                                    : NGX_MCP_COUNT_UNAVAILABLE);
+
+        return (ngx_mcp_answer_header(r, ctx) == NGX_OK)
+               ? ngx_mcp_next_header_filter(r) : NGX_ERROR;
     }
 
     /* finalized already: what comes is of nginx itself, whatever the status */
@@ -91,6 +99,8 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
     {
         return ngx_mcp_next_header_filter(r);
     }
+
+    ngx_mcp_evidence_answer(r, ctx);
 
     limit = ngx_mcp_judge_limit(r, ctx);
 
@@ -125,7 +135,9 @@ ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in)
         ngx_mcp_filter_watched(r, ctx, in);
     }
 
-    if (!ctx->refused && !ctx->replaced) {
+    if ((ctx->answer == NGX_MCP_ANSWER_NONE || ngx_mcp_filter_cached(r))
+        && !ctx->replaced)
+    {
         return ngx_mcp_next_body_filter(r, in);
     }
 
@@ -142,7 +154,7 @@ ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in)
 
     ctx->replaced = 1;
 
-    cl = ngx_mcp_answer_lost_body(r);
+    cl = ngx_mcp_answer_body(r, ctx);
 
     return cl ? ngx_mcp_next_body_filter(r, cl) : NGX_ERROR;
 }
@@ -339,7 +351,11 @@ ngx_mcp_filter_replace(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     ctx->held = NULL;
     ctx->replaced = 1;
 
-    ngx_mcp_answer_lost_header(r);
+    ctx->answer = NGX_MCP_ANSWER_LOST;
+
+    if (ngx_mcp_answer_header(r, ctx) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     rc = ngx_mcp_next_header_filter(r);
 
@@ -347,7 +363,7 @@ ngx_mcp_filter_replace(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return rc;
     }
 
-    out = ngx_mcp_answer_lost_body(r);
+    out = ngx_mcp_answer_body(r, ctx);
 
     return out ? ngx_mcp_next_body_filter(r, out) : NGX_ERROR;
 }
@@ -462,7 +478,7 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     media = ngx_mcp_filter_media(r);
 
     client->proof = (media == MCP_MEDIA_JSON || media == MCP_MEDIA_SSE);
-    client->repin = !ctx->conf->pin || ctx->session.gone;
+    client->repin = !ctx->conf->pin;
 
     rc = ngx_mcp_request_session_id(&r->upstream->headers_in.headers, &id);
 
@@ -498,6 +514,14 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     } else if (!ctx->known && ctx->id.len && !ctx->initialize) {
         (void) ngx_mcp_session_learn(policy, &ctx->id, client, 1);
+
+    } else if (ctx->id.len == 0 && ctx->message && client->proof) {
+
+        /* a server without sessions has nothing else to prove itself by */
+
+        ngx_mcp_peer_event(policy, ctx->contact.peer, MCP_EVENT_PROOF,
+                           ctx->contact.epoch,
+                           "a client's request was answered", 0);
     }
 }
 

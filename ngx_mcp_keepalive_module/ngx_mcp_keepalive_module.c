@@ -18,6 +18,7 @@
 #include "ngx_mcp_stub.h"
 #include "ngx_mcp_tick.h"
 #include "ngx_mcp_upstream.h"
+#include "ngx_mcp_view.h"
 
 
 static char *ngx_mcp_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
@@ -316,4 +317,5 @@ static void
 ngx_mcp_exit_process(ngx_cycle_t *cycle)
 {
     ngx_mcp_stub_exit_process();
+    ngx_mcp_view_exit_process();
 }

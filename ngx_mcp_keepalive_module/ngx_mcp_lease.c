@@ -50,6 +50,8 @@ static void ngx_mcp_lease_credentials(ngx_mcp_policy_t *policy,
     ngx_mcp_due_t *due);
 static void ngx_mcp_lease_behind(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_due_t *due, uint64_t now);
+static ngx_uint_t ngx_mcp_lease_check(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, ngx_mcp_lease_t *lease, uint64_t now);
 static ngx_mcp_session_slot_t *ngx_mcp_lease_attempt_session(
     ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer, uint64_t now);
 static void ngx_mcp_lease_fill(ngx_mcp_policy_t *policy,
@@ -176,6 +178,15 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
 
         if (ngx_mcp_peer_gone(us, peer)) {
             continue;
+        }
+
+        if (peer->check) {
+            peer->check = 0;
+
+            if (ngx_mcp_lease_check(policy, peer, lease, now)) {
+                rc = NGX_OK;
+                break;
+            }
         }
 
         if (!mcp_health_attempts_only(&peer->health)) {
@@ -314,24 +325,6 @@ ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout)
 }
 
 
-ngx_uint_t
-ngx_mcp_session_peer_proven(ngx_mcp_lease_t *lease)
-{
-    ngx_uint_t            rc;
-    ngx_mcp_peer_slot_t  *peer;
-
-    ngx_mcp_zone_lock(lease->policy->zone);
-
-    peer = ngx_mcp_zone_slot(lease->policy->zone, lease->peer,
-                             NGX_MCP_SLOT_PEER);
-    rc = (peer != NULL && peer->proof_ms >= lease->start);
-
-    ngx_mcp_zone_unlock(lease->policy->zone);
-
-    return rc;
-}
-
-
 /* The time of a session's next work has come: what is it? */
 
 static ngx_int_t
@@ -355,6 +348,11 @@ ngx_mcp_lease_look(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
         }
 
         ngx_mcp_record_free(zone, s);
+        return NGX_DECLINED;
+    }
+
+    if (ngx_mcp_record_stranded(policy, s)) {
+        ngx_mcp_record_lose(policy, s);
         return NGX_DECLINED;
     }
 
@@ -533,6 +531,35 @@ ngx_mcp_lease_behind(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     due->peer_len = ngx_mcp_zone_text_copy(policy->zone, peer->name,
                                            due->peer_name,
                                            NGX_MCP_PEER_NAME_MAX);
+}
+
+
+/* A keepalive out of turn: the peer cut a stream. */
+
+static ngx_uint_t
+ngx_mcp_lease_check(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
+    ngx_mcp_lease_t *lease, uint64_t now)
+{
+    uint64_t                 call;
+    ngx_mcp_session_slot_t  *s;
+
+    s = ngx_mcp_lease_attempt_session(policy, peer, now);
+
+    if (s == NULL || mcp_health_attempts_only(&peer->health)) {
+        return 0;
+    }
+
+    call = ngx_mcp_peer_call_locked(policy, peer, now,
+                                    policy->timeout + NGX_MCP_PROBE_SLACK);
+    if (call == 0) {
+        return 0;
+    }
+
+    ngx_mcp_lease_fill(policy, peer, lease);
+    ngx_mcp_lease_take(policy, s, lease);
+    lease->call = call;
+
+    return 1;
 }
 
 

@@ -6,12 +6,16 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
+#include <ngx_event.h>
 
 #include "ngx_mcp_peer.h"
 
 
 /* How far, in us, keepalives may run ahead of an even spacing. */
 #define NGX_MCP_RATE_BURST    100000
+
+/* Cut streams make a peer be asked once in so many ms. */
+#define NGX_MCP_PEER_CHECK    1000
 
 
 static ngx_mcp_upstream_slot_t *ngx_mcp_peer_upstream_locked(
@@ -20,6 +24,12 @@ static ngx_mcp_peer_slot_t *ngx_mcp_peer_find_locked(ngx_mcp_zone_t *zone,
     uint32_t upstream, u_char *name, size_t len);
 static ngx_mcp_peer_slot_t *ngx_mcp_peer_slot(ngx_mcp_policy_t *policy,
     uint32_t peer);
+static void ngx_mcp_peer_view(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
+    ngx_mcp_peer_view_t *view);
+static void ngx_mcp_peer_return(ngx_mcp_zone_t *zone,
+    ngx_mcp_peer_slot_t *peer);
+static void ngx_mcp_peer_mark(ngx_mcp_zone_t *zone,
+    ngx_mcp_peer_slot_t *peer);
 static ngx_uint_t ngx_mcp_peer_level(ngx_mcp_peer_slot_t *peer,
     mcp_health_change_t *change, const char *reason);
 static void ngx_mcp_peer_set_reason(ngx_mcp_zone_t *zone,
@@ -78,7 +88,14 @@ ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
 
     if (peer != NULL) {
         if (configured) {
+            if (peer->generation
+                && peer->generation + 1 < zone->sh->generation)
+            {
+                ngx_mcp_peer_return(zone, peer);
+            }
+
             peer->generation = zone->sh->generation;
+            peer->absent = 0;
         }
 
         slot = ngx_mcp_zone_index(zone, peer);
@@ -92,7 +109,7 @@ ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
 
 void
 ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t slot, mcp_event_t event,
-    uint32_t epoch, const char *reason)
+    uint32_t epoch, const char *reason, ngx_uint_t refused)
 {
     ngx_mcp_peer_slot_t   *peer;
     ngx_mcp_transition_t   t;
@@ -104,7 +121,8 @@ ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t slot, mcp_event_t event,
     peer = ngx_mcp_peer_slot(policy, slot);
 
     if (peer != NULL) {
-        ngx_mcp_peer_event_locked(policy, peer, event, epoch, reason, &t);
+        ngx_mcp_peer_event_locked(policy, peer, event, epoch, reason, refused,
+                                  &t);
     }
 
     ngx_mcp_zone_unlock(policy->zone);
@@ -251,6 +269,141 @@ ngx_mcp_peer_next(ngx_mcp_policy_t *policy, uint32_t after,
 }
 
 
+ngx_uint_t
+ngx_mcp_peer_views(ngx_mcp_policy_t *policy, uint32_t after,
+    ngx_mcp_peer_view_t *views, ngx_uint_t n)
+{
+    ngx_uint_t                i;
+    ngx_queue_t              *q;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_upstream_slot_t  *us;
+
+    i = 0;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+    peer = ngx_mcp_peer_slot(policy, after);
+
+    if (us != NULL && (after == 0 || peer != NULL)) {
+
+        for (q = ngx_queue_next(after ? &peer->queue : &us->peers);
+             q != ngx_queue_sentinel(&us->peers) && i < n;
+             q = ngx_queue_next(q))
+        {
+            peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
+            ngx_mcp_peer_view(policy->zone, peer, &views[i++]);
+        }
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    return i;
+}
+
+
+ngx_uint_t
+ngx_mcp_peer_admit(ngx_mcp_policy_t *policy, uint32_t slot)
+{
+    ngx_uint_t            admit;
+    ngx_mcp_peer_slot_t  *peer;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    admit = (peer != NULL && mcp_health_admit(&peer->health,
+                                              ngx_current_msec));
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    return admit;
+}
+
+
+ngx_uint_t
+ngx_mcp_peer_proven(ngx_mcp_policy_t *policy, uint32_t slot, uint64_t since)
+{
+    ngx_uint_t            proven;
+    ngx_mcp_peer_slot_t  *peer;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    peer = ngx_mcp_peer_slot(policy, slot);
+    proven = (peer != NULL && peer->proof_ms >= since);
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    return proven;
+}
+
+
+time_t
+ngx_mcp_peer_retry_after(ngx_mcp_policy_t *policy, uint32_t slot)
+{
+    uint64_t                  now, next;
+    ngx_uint_t                n;
+    ngx_queue_t              *q;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_upstream_slot_t  *us;
+
+    now = ngx_current_msec;
+    next = (uint64_t) -1;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer != NULL) {
+        next = peer->health.next_attempt_ms;
+
+    } else if (us != NULL) {
+
+        for (q = ngx_queue_head(&us->peers), n = NGX_MCP_LOCK_NODES;
+             q != ngx_queue_sentinel(&us->peers) && n;
+             q = ngx_queue_next(q), n--)
+        {
+            peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
+
+            if (!ngx_mcp_peer_gone(us, peer)) {
+                next = ngx_min(next, peer->health.next_attempt_ms);
+            }
+        }
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    if (next == (uint64_t) -1 || next <= now) {
+        return 1;
+    }
+
+    return ngx_min((next - now + 999) / 1000, NGX_MAX_INT32_VALUE);
+}
+
+
+void
+ngx_mcp_peer_absent(ngx_mcp_policy_t *policy, uint32_t slot, ngx_uint_t absent)
+{
+    ngx_mcp_peer_slot_t  *peer;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer != NULL && peer->absent != absent) {
+        peer->absent = absent;
+        policy->zone->sh->changes++;
+
+        if (!absent) {
+            ngx_mcp_peer_return(policy->zone, peer);
+        }
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+}
+
+
 void
 ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t slot, uint64_t until)
 {
@@ -387,6 +540,8 @@ ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone, uint32_t upstream, u_char *name,
     ngx_queue_init(&peer->ready);
     ngx_queue_insert_tail(&us->peers, &peer->queue);
 
+    zone->sh->changes++;
+
     return peer;
 }
 
@@ -478,7 +633,7 @@ ngx_mcp_peer_call_extend_locked(ngx_mcp_policy_t *policy,
 
 void
 ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
-    mcp_event_t event, uint32_t epoch, const char *reason,
+    mcp_event_t event, uint32_t epoch, const char *reason, ngx_uint_t refused,
     ngx_mcp_transition_t *t)
 {
     uint64_t  now;
@@ -489,16 +644,35 @@ ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
         peer->proof_ms = now;
     }
 
+    /* one that is reached again, but no more, is still one that refused */
+
+    if (event != MCP_EVENT_REACH && epoch == peer->health.epoch
+        && peer->refused != refused)
+    {
+        peer->refused = refused;
+        policy->zone->sh->changes++;
+    }
+
     t->change = mcp_health_event(&peer->health, &policy->health, event, epoch,
                                  now, (uint32_t) ngx_random());
 
     if (t->change.mark) {
-        peer->wrong = 0;
+        ngx_mcp_peer_mark(policy->zone, peer);
+    }
+
+    if (t->change.check
+        && now >= peer->checked_ms + NGX_MCP_PEER_CHECK)
+    {
+        peer->checked_ms = now;
+        peer->check = 1;
+        policy->zone->sh->changes++;
     }
 
     if (!t->change.changed) {
         return;
     }
+
+    policy->zone->sh->changes++;
 
     t->level = ngx_mcp_peer_level(peer, &t->change, reason);
 
@@ -535,6 +709,44 @@ ngx_mcp_peer_slot(ngx_mcp_policy_t *policy, uint32_t slot)
     peer = ngx_mcp_zone_slot(policy->zone, slot, NGX_MCP_SLOT_PEER);
 
     return (peer != NULL && peer->upstream == policy->slot) ? peer : NULL;
+}
+
+
+/* An address that was away for a while may be another's now. */
+
+static void
+ngx_mcp_peer_return(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
+{
+    uint32_t  epoch;
+
+    epoch = peer->health.epoch;
+
+    mcp_health_init(&peer->health, ngx_current_msec);
+
+    peer->health.epoch = epoch + 1;
+    peer->refused = 0;
+    peer->method = 0;
+    peer->warned = 0;
+
+    ngx_mcp_peer_mark(zone, peer);
+}
+
+
+/*
+ * What is open now is older than the mark.  Numbers of connections are those of
+ * all workers, in the order in which they were opened.
+ */
+
+static void
+ngx_mcp_peer_mark(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
+{
+    /* one is taken, so that no two marks are alike */
+
+    peer->mark = ngx_atomic_fetch_add(ngx_connection_counter, 1);
+    peer->wrong = 0;
+    peer->check = 0;
+
+    zone->sh->changes++;
 }
 
 
@@ -594,15 +806,40 @@ ngx_mcp_peer_set_reason(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
 
 
 static void
+ngx_mcp_peer_view(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
+    ngx_mcp_peer_view_t *view)
+{
+    ngx_mcp_upstream_slot_t  *us;
+
+    us = ngx_mcp_zone_slot(zone, peer->upstream, NGX_MCP_SLOT_UPSTREAM);
+
+    view->slot = ngx_mcp_zone_index(zone, peer);
+    view->epoch = peer->health.epoch;
+    view->mark = peer->mark;
+    view->state = peer->health.state;
+    view->trial = mcp_health_trial(&peer->health);
+    view->refused = peer->refused;
+    view->absent = peer->absent;
+    view->gone = ngx_mcp_peer_gone(us, peer);
+
+    view->name_len = ngx_mcp_zone_text_copy(zone, peer->name, view->name,
+                                            NGX_MCP_PEER_NAME_MAX);
+}
+
+
+static void
 ngx_mcp_peer_copy(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
     ngx_mcp_peer_copy_t *copy)
 {
-    ngx_mcp_stats_slot_t  *stats;
+    ngx_mcp_stats_slot_t     *stats;
+    ngx_mcp_upstream_slot_t  *us;
 
     ngx_memzero(copy, sizeof(ngx_mcp_peer_copy_t));
 
+    us = ngx_mcp_zone_slot(zone, peer->upstream, NGX_MCP_SLOT_UPSTREAM);
+
     copy->slot = ngx_mcp_zone_index(zone, peer);
-    copy->generation = peer->generation;
+    copy->gone = ngx_mcp_peer_gone(us, peer);
     copy->nsessions = peer->nsessions;
     copy->wrong = peer->wrong;
     copy->health = peer->health;

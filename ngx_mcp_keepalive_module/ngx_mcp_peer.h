@@ -100,11 +100,17 @@ typedef struct {
     uint64_t                    defer_ms;   /* when the next session that
                                              * finds no place tries again */
     mcp_health_t                health;
+    uint64_t                    mark;       /* connections of lower numbers
+                                             * are older than the last mark */
+    uint64_t                    checked_ms; /* asked for a cut stream, last */
     uint32_t                    park_hash;  /* of the reason last parked for */
     uint8_t                     method;     /* latched: method + 1, 0: none */
     uint8_t                     warned;     /* NGX_MCP_WARNED_* */
     uint8_t                     wrong;      /* sessions that keepalives were
                                              * told are lost, and were not */
+    uint8_t                     refused;    /* the last failure was one */
+    uint8_t                     check;      /* to be asked once, now */
+    uint8_t                     absent;     /* not in the balancer's list */
 } ngx_mcp_peer_slot_t;
 
 typedef struct {
@@ -119,12 +125,28 @@ typedef struct {
 } ngx_mcp_stats_slot_t;
 
 
+/* Of a peer, what routing needs; a worker's own copy. */
+
+typedef struct {
+    uint32_t                    slot;
+    uint32_t                    epoch;
+    uint64_t                    mark;
+    mcp_peer_state_t            state;
+    size_t                      name_len;
+    unsigned                    trial:1;
+    unsigned                    refused:1;
+    unsigned                    absent:1;   /* not in the balancer's list */
+    unsigned                    gone:1;     /* ... or not configured */
+    u_char                      name[NGX_MCP_PEER_NAME_MAX];
+} ngx_mcp_peer_view_t;
+
+
 /* A peer as copied out. */
 
 typedef struct {
     uint32_t                    slot;
-    uint32_t                    generation;
     uint32_t                    nsessions;
+    ngx_uint_t                  gone;
     ngx_uint_t                  wrong;
     mcp_health_t                health;
     uint64_t                    sent;
@@ -154,11 +176,43 @@ uint32_t ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
 
 /*
  * Applies an event to a peer and logs the transition, if any.  "epoch" is the
- * one the evidence was gathered in, "reason" its NUL-ended root cause.  Takes
- * the lock.  A slot that is no peer any more is ignored.
+ * one the evidence was gathered in, "reason" its NUL-ended root cause,
+ * "refused" says that it was a refused connection.  Takes the lock.  A slot
+ * that is no peer any more is ignored.
  */
 void ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t peer,
-    mcp_event_t event, uint32_t epoch, const char *reason);
+    mcp_event_t event, uint32_t epoch, const char *reason,
+    ngx_uint_t refused);
+
+/*
+ * Copies up to "n" peers (NGX_MCP_LOCK_NODES at most) that follow slot "after"
+ * (0: from the first); returns how many.  Takes the lock.
+ */
+ngx_uint_t ngx_mcp_peer_views(ngx_mcp_policy_t *policy, uint32_t after,
+    ngx_mcp_peer_view_t *views, ngx_uint_t n);
+
+/*
+ * Admits a client's request to a peer that is on trial or parked, one in a
+ * second in the whole instance; true if it may go.  Takes the lock.
+ */
+ngx_uint_t ngx_mcp_peer_admit(ngx_mcp_policy_t *policy, uint32_t peer);
+
+/* True if anything proved the peer since the time "since".  Takes the lock. */
+ngx_uint_t ngx_mcp_peer_proven(ngx_mcp_policy_t *policy, uint32_t peer,
+    uint64_t since);
+
+/*
+ * In how many seconds the peer (0: the first of any) is tried next, rounded up,
+ * at least 1.  Takes the lock.
+ */
+time_t ngx_mcp_peer_retry_after(ngx_mcp_policy_t *policy, uint32_t peer);
+
+/*
+ * The balancer's list holds the peer, or does not ("absent").  One that comes
+ * back must prove itself: it may be another.  Takes the lock.
+ */
+void ngx_mcp_peer_absent(ngx_mcp_policy_t *policy, uint32_t peer,
+    ngx_uint_t absent);
 
 /*
  * Counts a keepalive's end: "verdict" of MCP_VERDICT_N counts none, one of
@@ -199,10 +253,11 @@ void ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t peer,
 
 /* All below: lock held. */
 
-/* True if the peer was configured once, but is not any more. */
+/* True if the peer was configured or resolved once, but is not any more. */
 #define ngx_mcp_peer_gone(us, peer)                                           \
-    ((us) != NULL && (peer)->generation                                       \
-     && (peer)->generation != (us)->generation)
+    ((peer)->absent                                                           \
+     || ((us) != NULL && (peer)->generation                                   \
+         && (peer)->generation != (us)->generation))
 
 ngx_mcp_peer_slot_t *ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone,
     uint32_t upstream, u_char *name, size_t len);
@@ -236,7 +291,7 @@ typedef struct {
 
 void ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_slot_t *peer, mcp_event_t event, uint32_t epoch,
-    const char *reason, ngx_mcp_transition_t *t);
+    const char *reason, ngx_uint_t refused, ngx_mcp_transition_t *t);
 
 /* Logs what event_locked() left in "t"; the lock must not be held. */
 void ngx_mcp_peer_log(ngx_mcp_policy_t *policy, ngx_mcp_transition_t *t);

@@ -47,6 +47,7 @@ typedef struct {
     unsigned                    retried:1;  /* on a new connection */
     unsigned                    confirmed:1;
     unsigned                    ignored:1;  /* "ping" was, so far */
+    unsigned                    refused:1;  /* the connection */
 } ngx_mcp_probe_t;
 
 
@@ -260,12 +261,13 @@ ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
 
     if (connect->capture.text[0] == '\0') {
         ngx_mcp_peer_event(p->lease.policy, p->lease.peer, MCP_EVENT_REACH,
-                           p->lease.epoch, "connect() succeeded");
+                           p->lease.epoch, "connect() succeeded", 0);
 
     } else {
         ngx_mcp_peer_event(p->lease.policy, p->lease.peer,
                            MCP_EVENT_ATTEMPT_FAILED, p->lease.epoch,
-                           connect->capture.text);
+                           connect->capture.text,
+                           ngx_mcp_capture_refused(&connect->capture));
     }
 
     ngx_mcp_probe_close(p, &rel);
@@ -379,6 +381,7 @@ ngx_mcp_probe_known(ngx_mcp_connect_t *connect)
     {
         ngx_cpystrn((u_char *) p->reason, (u_char *) connect->capture.text,
                     MCP_REASON_MAX);
+        p->refused = ngx_mcp_capture_refused(&connect->capture);
     }
 
     ngx_mcp_probe_end(p);
@@ -408,6 +411,8 @@ ngx_mcp_probe_judge(ngx_mcp_probe_t *p)
     ngx_mcp_probe_facts(p, &facts);
 
     p->verdict = mcp_classify(&facts, p->reason);
+    p->refused = (p->verdict == MCP_VERDICT_PEER_DOWN
+                  && ngx_mcp_capture_refused(&p->call.capture));
 
     ngx_mcp_message_scrub(&p->lease, &p->endpoint.uri, p->reason);
 }
@@ -616,7 +621,7 @@ ngx_mcp_probe_peer(ngx_mcp_probe_t *p)
 
     case MCP_EFFECT_FAILURE:
         if (p->verdict == MCP_VERDICT_TIMEOUT && !lease->attempt
-            && ngx_mcp_session_peer_proven(lease))
+            && ngx_mcp_peer_proven(lease->policy, lease->peer, lease->start))
         {
             return;
         }
@@ -629,7 +634,7 @@ ngx_mcp_probe_peer(ngx_mcp_probe_t *p)
     }
 
     ngx_mcp_peer_event(lease->policy, lease->peer, event, lease->epoch,
-                       p->reason);
+                       p->reason, p->refused);
 }
 
 

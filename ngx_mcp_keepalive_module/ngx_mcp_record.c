@@ -150,6 +150,46 @@ ngx_mcp_record_leave(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
 
 
 void
+ngx_mcp_record_lose(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s)
+{
+    uint64_t         now;
+    ngx_mcp_zone_t  *zone;
+
+    now = ngx_current_msec;
+    zone = policy->zone;
+
+    ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_LOST);
+
+    ngx_mcp_zone_text_free(zone, s->headers);
+    s->headers = 0;
+
+    ngx_mcp_record_leave(zone, s);
+
+    ngx_mcp_zone_crash();
+
+    s->state = NGX_MCP_SESSION_LOST;
+    s->client_ms = now;
+
+    ngx_mcp_record_enter(zone, s);
+    ngx_mcp_record_wake(zone, s, ngx_mcp_record_next(policy, s, now));
+}
+
+
+ngx_uint_t
+ngx_mcp_record_stranded(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s)
+{
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_upstream_slot_t  *us;
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+    peer = ngx_mcp_record_peer(policy->zone, s);
+
+    return policy->pin && s->state != NGX_MCP_SESSION_LOST
+           && peer != NULL && ngx_mcp_peer_gone(us, peer);
+}
+
+
+void
 ngx_mcp_record_free(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
 {
     ngx_mcp_record_leave(zone, s);

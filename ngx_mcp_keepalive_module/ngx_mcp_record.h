@@ -42,6 +42,8 @@ typedef struct {
     uint32_t                    peer;       /* slot */
     uint32_t                    endpoint;   /* slot */
     uint32_t                    headers;    /* text */
+    uint32_t                    epoch;      /* of the peer, when it issued the
+                                             * session */
     uint16_t                    id_len;
     uint8_t                     state;
     uint8_t                     oks;        /* 2xx so far, at most 3 */
@@ -82,6 +84,13 @@ uint64_t ngx_mcp_record_hash(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
 /* Puts the record into the queue of its state and counts it in, or out. */
 void ngx_mcp_record_enter(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
 void ngx_mcp_record_leave(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
+
+/* The session is lost; nobody speaks in its name any more. */
+void ngx_mcp_record_lose(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s);
+
+/* True if the session lived on a peer that is no more, and nowhere else. */
+ngx_uint_t ngx_mcp_record_stranded(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_slot_t *s);
 
 /* Takes the record out of everything and frees it. */
 void ngx_mcp_record_free(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);

@@ -26,7 +26,8 @@ static ngx_http_core_loc_conf_t *ngx_mcp_request_location(
     ngx_http_request_t *r);
 static ngx_msec_t ngx_mcp_request_hold(ngx_mcp_ctx_t *ctx);
 static ngx_msec_t ngx_mcp_request_lease(ngx_mcp_srv_conf_t *conf);
-static ngx_int_t ngx_mcp_request_is_initialize(ngx_http_request_t *r);
+static void ngx_mcp_request_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+static u_char *ngx_mcp_request_body_copy(ngx_http_request_t *r, size_t len);
 static ngx_int_t ngx_mcp_request_headers(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf, ngx_mcp_client_t *client);
 static void ngx_mcp_request_end(ngx_mcp_ctx_t *ctx);
@@ -86,8 +87,17 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
     ctx->conf = conf;
     ctx->start = ngx_current_msec;
     ctx->renewed = ctx->start;
+    ctx->keepalive = r->keepalive;
+    ctx->error_page = r->error_page;
+
+    if (r->method == NGX_HTTP_POST && r == r->main) {
+        ngx_mcp_request_body(r, ctx);
+    }
 
     rc = ngx_mcp_request_session_id(&r->headers_in.headers, &ctx->id);
+
+    ctx->mcp = (ctx->message || ctx->initialize || ctx->unread
+                || rc != NGX_DECLINED);
 
     if (rc == NGX_ERROR) {
         ctx->untracked = 1;
@@ -97,13 +107,6 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     if (rc == NGX_DECLINED) {
         return NGX_OK;
-    }
-
-    rc = NGX_DECLINED;
-
-    if (r->method == NGX_HTTP_POST && r == r->main) {
-        rc = ngx_mcp_request_is_initialize(r);
-        ctx->initialize = (rc == NGX_OK);
     }
 
     if (r == r->main && (r->method & (NGX_HTTP_POST|NGX_HTTP_DELETE))) {
@@ -120,12 +123,13 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     /* one that may be an "initialize" is for the server to answer */
 
-    if (ctx->session.state == NGX_MCP_SESSION_LOST && rc == NGX_DECLINED
+    if (ctx->session.state == NGX_MCP_SESSION_LOST
+        && !ctx->initialize && !ctx->unread
         && r == r->main && r->method != NGX_HTTP_OPTIONS
-        && ngx_mcp_request_owner(r, ctx, owner) == NGX_OK)
+        && ngx_mcp_request_owner(r, ctx, owner) == NGX_OK
+        && ngx_mcp_session_refuse(&conf->policy, &ctx->session.ref, owner))
     {
-        ctx->refused = ngx_mcp_session_refuse(&conf->policy,
-                                              &ctx->session.ref, owner);
+        ctx->answer = NGX_MCP_ANSWER_LOST;
     }
 
     if (hold) {
@@ -186,7 +190,7 @@ ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_memzero(client, sizeof(ngx_mcp_client_t));
 
     client->start = ctx->start;
-    client->epoch = ctx->session.epoch;
+    client->epoch = ctx->contact.epoch;
     client->endpoint = ngx_mcp_endpoint_text(r, NGX_MCP_ENDPOINT_MAX);
 
     h = ngx_mcp_request_header(&r->headers_in.headers, &version);
@@ -445,16 +449,12 @@ ngx_mcp_request_lease(ngx_mcp_srv_conf_t *conf)
 }
 
 
-/*
- * Is the body an "initialize"?  NGX_OK, NGX_DECLINED; NGX_AGAIN: it is too
- * long, or has not been read, to tell.
- */
+/* What is in the body of a POST?  One too long, or not read, cannot be told. */
 
-static ngx_int_t
-ngx_mcp_request_is_initialize(ngx_http_request_t *r)
+static void
+ngx_mcp_request_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
     size_t                    len;
-    ssize_t                   n;
     u_char                   *p;
     ngx_chain_t              *cl;
     ngx_http_request_body_t  *rb;
@@ -462,11 +462,12 @@ ngx_mcp_request_is_initialize(ngx_http_request_t *r)
     rb = r->request_body;
 
     if (r->request_body_no_buffering) {
-        return NGX_AGAIN;
+        ctx->unread = 1;
+        return;
     }
 
     if (rb == NULL || rb->bufs == NULL) {
-        return NGX_DECLINED;
+        return;
     }
 
     len = 0;
@@ -475,39 +476,59 @@ ngx_mcp_request_is_initialize(ngx_http_request_t *r)
         len += ngx_buf_size(cl->buf);
     }
 
-    if (len > MCP_RPC_HEAD_MAX) {
-        return NGX_AGAIN;
+    if (rb->bufs->next == NULL && !rb->bufs->buf->in_file) {
+        p = rb->bufs->buf->pos;
+
+    } else {
+        p = ngx_mcp_request_body_copy(r, ngx_min(len, MCP_RPC_HEAD_MAX));
     }
 
-    if (rb->bufs->next == NULL && !rb->bufs->buf->in_file) {
-        return mcp_rpc_is_initialize(rb->bufs->buf->pos, len)
-               ? NGX_OK : NGX_DECLINED;
+    if (p == NULL || len > MCP_RPC_HEAD_MAX) {
+        ctx->unread = 1;
+        ctx->message = mcp_rpc_is_message(p, ngx_min(len, MCP_RPC_HEAD_MAX));
+        return;
     }
+
+    ctx->initialize = mcp_rpc_is_initialize(p, len);
+    ctx->message = !ctx->initialize && mcp_rpc_is_message(p, len);
+    ctx->prompt = ctx->initialize;
+}
+
+
+/* The first "len" bytes of a body in pieces, or in a file; or NULL. */
+
+static u_char *
+ngx_mcp_request_body_copy(ngx_http_request_t *r, size_t len)
+{
+    size_t        done;
+    ssize_t       n;
+    u_char       *p;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
 
     p = ngx_pnalloc(r->pool, len);
     if (p == NULL) {
-        return NGX_AGAIN;
+        return NULL;
     }
 
-    len = 0;
+    done = 0;
 
-    for (cl = rb->bufs; cl; cl = cl->next) {
+    for (cl = r->request_body->bufs; cl && done < len; cl = cl->next) {
 
-        n = ngx_buf_size(cl->buf);
+        b = cl->buf;
+        n = ngx_min((size_t) ngx_buf_size(b), len - done);
 
-        if (!cl->buf->in_file) {
-            ngx_memcpy(p + len, cl->buf->pos, n);
+        if (!b->in_file) {
+            ngx_memcpy(p + done, b->pos, n);
 
-        } else if (ngx_read_file(cl->buf->file, p + len, n, cl->buf->file_pos)
-                   != n)
-        {
-            return NGX_AGAIN;
+        } else if (ngx_read_file(b->file, p + done, n, b->file_pos) != n) {
+            return NULL;
         }
 
-        len += n;
+        done += n;
     }
 
-    return mcp_rpc_is_initialize(p, len) ? NGX_OK : NGX_DECLINED;
+    return p;
 }
 
 

@@ -16,6 +16,7 @@
 #include <ngx_http.h>
 
 #include "mcp/mcp_rpc.h"
+#include "ngx_mcp_capture.h"
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_session.h"
 
@@ -31,6 +32,30 @@ typedef struct {
     unsigned                        timedout:1;
     unsigned                        done:1; /* the hooks saw the end */
 } ngx_mcp_outcome_t;
+
+
+/* The peer a client's request is with, or was with last. */
+
+typedef struct {
+    uint32_t                        peer;   /* slot */
+    uint32_t                        epoch;  /* of the peer, then */
+    ngx_log_t                      *head;   /* whom "log" stands behind */
+    ngx_log_t                       log;
+    ngx_mcp_capture_t               capture;
+    unsigned                        begun:1;
+    unsigned                        pooled:1;
+    unsigned                        attempt:1;
+                                            /* a marked one: is it back? */
+} ngx_mcp_contact_t;
+
+
+/* What we answer in the server's place. */
+
+typedef enum {
+    NGX_MCP_ANSWER_NONE = 0,
+    NGX_MCP_ANSWER_LOST,                    /* 404, "Session not found" */
+    NGX_MCP_ANSWER_UNAVAILABLE              /* 503 and Retry-After */
+} ngx_mcp_answer_t;
 
 
 typedef struct {
@@ -51,20 +76,33 @@ typedef struct {
     ngx_int_t                     (*reinit_request)(ngx_http_request_t *r);
                                             /* of the upstream, replaced */
     ngx_mcp_outcome_t               outcome;
+    ngx_mcp_contact_t               contact;
+    ngx_event_t                     silent; /* no answer in time */
+    ngx_mcp_answer_t                answer;
+    ngx_str_t                       choice; /* the peer for the next try */
+    u_char                          chosen[NGX_MCP_PEER_NAME_MAX];
 
     unsigned                        known:1;    /* session is set */
     unsigned                        initialize:1;
+    unsigned                        message:1;  /* JSON-RPC, but no
+                                                 * "initialize" */
+    unsigned                        unread:1;   /* a POST whose body cannot be
+                                                 * told */
+    unsigned                        mcp:1;      /* for all that is known */
+    unsigned                        prompt:1;   /* to be answered in time */
     unsigned                        untracked:1;
     unsigned                        busy:1;     /* holds a request lease */
     unsigned                        stream:1;   /* holds a stream lease */
     unsigned                        fresh:1;    /* no pooled connection */
     unsigned                        parsed:1;   /* the header that waits for
                                                  * its body to be judged */
-    unsigned                        refused:1;  /* the session was lost */
-    unsigned                        lost:1;     /* ... is, says the server */
+    unsigned                        lost:1;     /* the session is, says the
+                                                 * server */
     unsigned                        replaced:1; /* the answer is ours now */
     unsigned                        keepalive:1;
-                                                /* of the client, before */
+    unsigned                        error_page:1;
+                                                /* of the client's request,
+                                                 * before */
 } ngx_mcp_ctx_t;
 
 

@@ -20,6 +20,23 @@
 #endif
 
 
+/* The bits of the peers a request has tried, as nginx keeps them. */
+
+#define NGX_MCP_RR_BITS      (8 * sizeof(uintptr_t))
+
+#define ngx_mcp_rr_bit(n)    ((uintptr_t) 1 << (n) % NGX_MCP_RR_BITS)
+
+#define ngx_mcp_rr_words(peers)                                               \
+    (((peers)->number + NGX_MCP_RR_BITS - 1) / NGX_MCP_RR_BITS)
+
+
+static ngx_uint_t ngx_mcp_rr_free(ngx_http_upstream_rr_peer_t *peer);
+static ngx_uint_t ngx_mcp_rr_changed(ngx_http_upstream_rr_peers_t *peers,
+    ngx_http_upstream_rr_peer_data_t *rrp);
+static ngx_uint_t ngx_mcp_rr_tried(ngx_http_upstream_rr_peer_data_t *rrp,
+    ngx_uint_t n);
+static void ngx_mcp_rr_tier(ngx_http_upstream_rr_peer_data_t *rrp,
+    ngx_http_upstream_rr_peers_t *peers);
 static ngx_http_upstream_rr_peer_t *ngx_mcp_rr_find(
     ngx_http_upstream_rr_peers_t *peers, ngx_str_t *name, ngx_uint_t *n);
 static ngx_int_t ngx_mcp_rr_take(ngx_http_upstream_rr_peers_t *peers,
@@ -40,13 +57,7 @@ ngx_mcp_rr_select(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
     rrp = data;
     primary = us->peer.data;
 
-    if (primary == NULL) {
-        return NGX_DECLINED;
-    }
-
-    /* every balancer of nginx has these data first in its own */
-
-    if (rrp->peers != primary && rrp->peers != primary->next) {
+    if (!ngx_mcp_rr_known(us, data)) {
         return NGX_DECLINED;
     }
 
@@ -84,6 +95,193 @@ ngx_mcp_rr_select(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
     pc->name = primary->name;
 
     return NGX_BUSY;
+}
+
+
+ngx_uint_t
+ngx_mcp_rr_known(ngx_http_upstream_srv_conf_t *us, void *data)
+{
+    ngx_http_upstream_rr_peers_t      *primary;
+    ngx_http_upstream_rr_peer_data_t  *rrp;
+
+    rrp = data;
+    primary = us->peer.data;
+
+    /* every balancer of nginx has these data first in its own */
+
+    return primary != NULL
+           && (rrp->peers == primary || rrp->peers == primary->next);
+}
+
+
+ngx_int_t
+ngx_mcp_rr_state(ngx_http_upstream_srv_conf_t *us, ngx_str_t *name)
+{
+    ngx_int_t                      rc;
+    ngx_uint_t                     n;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    rc = NGX_ABORT;
+
+    for (peers = us->peer.data; peers; peers = peers->next) {
+
+        ngx_http_upstream_rr_peers_rlock(peers);
+
+        peer = ngx_mcp_rr_find(peers, name, &n);
+
+        if (peer != NULL) {
+            rc = ngx_mcp_rr_down(peer) ? NGX_DECLINED : NGX_OK;
+        }
+
+        ngx_http_upstream_rr_peers_unlock(peers);
+
+        if (rc != NGX_ABORT) {
+            break;
+        }
+    }
+
+    return rc;
+}
+
+
+ngx_uint_t
+ngx_mcp_rr_usable(ngx_http_upstream_srv_conf_t *us, ngx_str_t *except,
+    ngx_mcp_rr_avoid_pt avoid, void *ctx)
+{
+    ngx_uint_t                     found;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    found = 0;
+
+    for (peers = us->peer.data; peers && !found; peers = peers->next) {
+
+        ngx_http_upstream_rr_peers_rlock(peers);
+
+        for (peer = peers->peer; peer && !found; peer = peer->next) {
+
+            if (except && peer->name.len == except->len
+                && ngx_memcmp(peer->name.data, except->data, except->len) == 0)
+            {
+                continue;
+            }
+
+            found = ngx_mcp_rr_free(peer) && !avoid(ctx, &peer->name);
+        }
+
+        ngx_http_upstream_rr_peers_unlock(peers);
+    }
+
+    return found;
+}
+
+
+ngx_int_t
+ngx_mcp_rr_steer(void *data, ngx_mcp_rr_avoid_pt avoid, void *ctx)
+{
+    ngx_uint_t                         n, good;
+    ngx_http_upstream_rr_peer_t       *peer;
+    ngx_http_upstream_rr_peers_t      *peers;
+    ngx_http_upstream_rr_peer_data_t  *rrp;
+
+    rrp = data;
+
+    for (peers = rrp->peers; peers; peers = peers->next) {
+
+        good = 0;
+
+        ngx_http_upstream_rr_peers_wlock(peers);
+
+        if (!ngx_mcp_rr_changed(peers, rrp)) {
+
+            for (peer = peers->peer, n = 0; peer; peer = peer->next, n++) {
+                good += ngx_mcp_rr_free(peer) && !avoid(ctx, &peer->name)
+                        && (peers != rrp->peers || !ngx_mcp_rr_tried(rrp, n));
+            }
+        }
+
+        if (good) {
+            ngx_mcp_rr_tier(rrp, peers);
+
+            for (peer = peers->peer, n = 0; peer; peer = peer->next, n++) {
+                if (avoid(ctx, &peer->name)) {
+                    rrp->tried[n / NGX_MCP_RR_BITS] |= ngx_mcp_rr_bit(n);
+                }
+            }
+        }
+
+        ngx_http_upstream_rr_peers_unlock(peers);
+
+        if (good) {
+            return NGX_OK;
+        }
+    }
+
+    return NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_mcp_rr_pick(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
+    void *data, ngx_mcp_rr_avoid_pt avoid, void *ctx)
+{
+    ngx_int_t                      rc;
+    ngx_uint_t                     n, best_n;
+    ngx_http_upstream_rr_peer_t   *peer, *best;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    rc = NGX_BUSY;
+
+    pc->cached = 0;
+    pc->connection = NULL;
+
+    for (peers = us->peer.data; peers && rc == NGX_BUSY; peers = peers->next) {
+
+        best = NULL;
+        best_n = 0;
+
+        ngx_http_upstream_rr_peers_wlock(peers);
+
+        for (peer = peers->peer, n = 0; peer; peer = peer->next, n++) {
+
+            if (ngx_mcp_rr_free(peer) && !avoid(ctx, &peer->name)
+                && (best == NULL
+                    || peer->conns * best->weight
+                       < best->conns * peer->weight))
+            {
+                best = peer;
+                best_n = n;
+            }
+        }
+
+        if (best != NULL) {
+            rc = ngx_mcp_rr_take(peers, data, pc, best, best_n);
+        }
+
+        ngx_http_upstream_rr_peers_unlock(peers);
+    }
+
+    return rc;
+}
+
+
+ngx_uint_t
+ngx_mcp_rr_dynamic(ngx_http_upstream_srv_conf_t *us)
+{
+#if (nginx_version >= 1027003 && NGX_HTTP_UPSTREAM_ZONE)
+
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    peers = us->peer.data;
+
+    return us->shm_zone != NULL && peers != NULL && peers->config != NULL;
+
+#else
+
+    return 0;
+
+#endif
 }
 
 
@@ -139,6 +337,50 @@ ngx_mcp_rr_find(ngx_http_upstream_rr_peers_t *peers, ngx_str_t *name,
 }
 
 
+/* Could a request be sent there, for all that nginx knows?  Peers locked. */
+
+static ngx_uint_t
+ngx_mcp_rr_free(ngx_http_upstream_rr_peer_t *peer)
+{
+    return !peer->down
+           && (peer->max_conns == 0 || peer->conns < peer->max_conns);
+}
+
+
+/* Is the list another than that the request began with?  Peers locked. */
+
+static ngx_uint_t
+ngx_mcp_rr_changed(ngx_http_upstream_rr_peers_t *peers,
+    ngx_http_upstream_rr_peer_data_t *rrp)
+{
+#if (nginx_version >= 1027003 && NGX_HTTP_UPSTREAM_ZONE)
+    return peers->config && rrp->config != *peers->config;
+#else
+    return 0;
+#endif
+}
+
+
+static ngx_uint_t
+ngx_mcp_rr_tried(ngx_http_upstream_rr_peer_data_t *rrp, ngx_uint_t n)
+{
+    return (rrp->tried[n / NGX_MCP_RR_BITS] & ngx_mcp_rr_bit(n)) != 0;
+}
+
+
+/* The request goes on with this tier of peers. */
+
+static void
+ngx_mcp_rr_tier(ngx_http_upstream_rr_peer_data_t *rrp,
+    ngx_http_upstream_rr_peers_t *peers)
+{
+    if (rrp->peers != peers) {
+        rrp->peers = peers;
+        ngx_memzero(rrp->tried, ngx_mcp_rr_words(peers) * sizeof(uintptr_t));
+    }
+}
+
+
 /* peers locked for writing */
 
 static ngx_int_t
@@ -146,30 +388,15 @@ ngx_mcp_rr_take(ngx_http_upstream_rr_peers_t *peers,
     ngx_http_upstream_rr_peer_data_t *rrp, ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peer_t *peer, ngx_uint_t n)
 {
-    ngx_uint_t  i, words;
-
-    words = (peers->number + 8 * sizeof(uintptr_t) - 1)
-            / (8 * sizeof(uintptr_t));
-    i = n / (8 * sizeof(uintptr_t));
-
-    if (ngx_mcp_rr_down(peer) || i >= words) {
+    if (ngx_mcp_rr_down(peer) || ngx_mcp_rr_changed(peers, rrp)
+        || n / NGX_MCP_RR_BITS >= ngx_mcp_rr_words(peers))
+    {
         return NGX_BUSY;
     }
 
-#if (nginx_version >= 1027003 && NGX_HTTP_UPSTREAM_ZONE)
+    ngx_mcp_rr_tier(rrp, peers);
 
-    if (peers->config && rrp->config != *peers->config) {
-        return NGX_BUSY;
-    }
-
-#endif
-
-    if (rrp->peers != peers) {
-        ngx_memzero(rrp->tried, words * sizeof(uintptr_t));
-        rrp->peers = peers;
-    }
-
-    rrp->tried[i] |= (uintptr_t) 1 << n % (8 * sizeof(uintptr_t));
+    rrp->tried[n / NGX_MCP_RR_BITS] |= ngx_mcp_rr_bit(n);
     rrp->current = peer;
 
 #ifdef ngx_http_upstream_rr_peer_ref

@@ -27,6 +27,43 @@ ngx_int_t ngx_mcp_rr_select(ngx_http_upstream_srv_conf_t *us,
     ngx_peer_connection_t *pc, void *data, ngx_str_t *name,
     ngx_uint_t spare);
 
+/* Is this peer one that a request had better not go to? */
+typedef ngx_uint_t (*ngx_mcp_rr_avoid_pt)(void *ctx, ngx_str_t *name);
+
+/* True if "data" is a round robin's, as all below need it. */
+ngx_uint_t ngx_mcp_rr_known(ngx_http_upstream_srv_conf_t *us, void *data);
+
+/*
+ * NGX_OK: the balancer has a peer of that name; NGX_DECLINED: it is down;
+ * NGX_ABORT: it has none.
+ */
+ngx_int_t ngx_mcp_rr_state(ngx_http_upstream_srv_conf_t *us, ngx_str_t *name);
+
+/*
+ * True if there is a peer, primary or backup, that is not down, draining, full,
+ * "except" (may be NULL) or to be avoided.
+ */
+ngx_uint_t ngx_mcp_rr_usable(ngx_http_upstream_srv_conf_t *us,
+    ngx_str_t *except, ngx_mcp_rr_avoid_pt avoid, void *ctx);
+
+/*
+ * Makes the balancer with "data" leave out the peers to be avoided, in the
+ * first tier in which that leaves it one it has not tried; it is asked next.
+ * NGX_DECLINED: there is none, nothing is left out.
+ */
+ngx_int_t ngx_mcp_rr_steer(void *data, ngx_mcp_rr_avoid_pt avoid, void *ctx);
+
+/*
+ * Chooses, as ngx_mcp_rr_select() does, the least busy of the peers that
+ * ngx_mcp_rr_usable() would find: for a balancer that turned them all down.
+ */
+ngx_int_t ngx_mcp_rr_pick(ngx_http_upstream_srv_conf_t *us,
+    ngx_peer_connection_t *pc, void *data, ngx_mcp_rr_avoid_pt avoid,
+    void *ctx);
+
+/* True if the list may change while nginx runs ("resolve"). */
+ngx_uint_t ngx_mcp_rr_dynamic(ngx_http_upstream_srv_conf_t *us);
+
 /*
  * Copies the address of peer "name" to "sa"; returns its length, 0: there is
  * no such peer, or it is down.

@@ -15,7 +15,7 @@ static ngx_mcp_session_slot_t *ngx_mcp_session_lookup(ngx_mcp_policy_t *policy,
 static ngx_int_t ngx_mcp_session_same_id(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s, ngx_str_t *id);
 static ngx_mcp_session_slot_t *ngx_mcp_session_make(ngx_mcp_policy_t *policy,
-    ngx_str_t *id, uint64_t hash, uint32_t peer);
+    ngx_str_t *id, uint64_t hash, ngx_mcp_peer_slot_t *peer);
 static ngx_mcp_peer_slot_t *ngx_mcp_session_peer(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *keep, ngx_str_t *name);
 static void ngx_mcp_session_count_in(ngx_mcp_policy_t *policy,
@@ -58,6 +58,10 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
     if (s != NULL) {
         peer = ngx_mcp_record_peer(zone, s);
 
+        if (ngx_mcp_record_stranded(policy, s)) {
+            ngx_mcp_record_lose(policy, s);
+        }
+
         if (hold) {
             s->busy_ms = ngx_max(s->busy_ms, now + hold);
         }
@@ -69,6 +73,8 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
         pin->state = s->state;
         pin->gone = ngx_mcp_peer_gone(us, peer);
         pin->epoch = peer->health.epoch;
+        pin->issued = s->epoch;
+        pin->slot = s->peer;
         pin->peer_len = ngx_mcp_zone_text_copy(zone, peer->name, pin->peer,
                                                NGX_MCP_PEER_NAME_MAX);
         rc = NGX_OK;
@@ -151,7 +157,7 @@ ngx_mcp_session_revisit(ngx_mcp_zone_t *zone)
         s = ngx_mcp_zone_slot(zone, sh->revisit, NGX_MCP_SLOT_SESSION);
         policy = s ? ngx_mcp_record_policy(zone, s) : NULL;
 
-        if (policy != NULL) {
+        if (policy != NULL && !ngx_mcp_record_stranded(policy, s)) {
             ngx_mcp_session_schedule(policy, s);
 
         } else if (s != NULL) {
@@ -192,8 +198,7 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
     peer = ngx_mcp_session_peer(policy, s, &client->peer);
 
     if (s == NULL && peer != NULL) {
-        s = ngx_mcp_session_make(policy, id, hash,
-                                 ngx_mcp_zone_index(zone, peer));
+        s = ngx_mcp_session_make(policy, id, hash, peer);
 
     } else if (s != NULL && peer != NULL) {
 
@@ -204,6 +209,7 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
         s->broken = 0;
         s->lease_ms = 0;
         s->flags &= NGX_MCP_FLAG_SECRET;
+        s->epoch = peer->health.epoch;
         ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_FRESH,
                              ngx_mcp_zone_index(zone, peer));
     }
@@ -261,6 +267,7 @@ ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
             if (peer != NULL && s->peer != ngx_mcp_zone_index(zone, peer)) {
                 client->current = 1;
+                s->epoch = peer->health.epoch;
                 ngx_mcp_session_move(zone, s, s->state,
                                      ngx_mcp_zone_index(zone, peer));
             }
@@ -302,21 +309,29 @@ ngx_mcp_session_forget(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
         ngx_mcp_record_free(zone, s);
 
     } else if (s != NULL && s->state != NGX_MCP_SESSION_LOST) {
-        ngx_mcp_record_count(zone, s, NGX_MCP_COUNT_LOST);
-
-        /* nobody speaks in its name any more */
-
-        ngx_mcp_zone_text_free(zone, s->headers);
-        s->headers = 0;
-
-        s->client_ms = ngx_current_msec;
-        ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_LOST, s->peer);
-        ngx_mcp_session_schedule(policy, s);
+        ngx_mcp_record_lose(policy, s);
     }
 
     ngx_mcp_zone_unlock(zone);
 
     return rc;
+}
+
+
+void
+ngx_mcp_session_strand(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref)
+{
+    ngx_mcp_session_slot_t  *s;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    s = ngx_mcp_record_find(policy->zone, ref);
+
+    if (s != NULL && s->state != NGX_MCP_SESSION_LOST) {
+        ngx_mcp_record_lose(policy, s);
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
 }
 
 
@@ -333,10 +348,6 @@ ngx_mcp_session_refuse(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     refuse = (s != NULL && s->state == NGX_MCP_SESSION_LOST
               && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0);
-
-    if (refuse) {
-        ngx_mcp_record_count(policy->zone, s, NGX_MCP_COUNT_SESSION_LOST);
-    }
 
     ngx_mcp_zone_unlock(policy->zone);
 
@@ -421,7 +432,7 @@ ngx_mcp_session_same_id(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
 
 static ngx_mcp_session_slot_t *
 ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
-    uint32_t peer)
+    ngx_mcp_peer_slot_t *peer)
 {
     size_t                   n;
     ngx_mcp_zone_t          *zone;
@@ -455,7 +466,8 @@ ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
     ngx_memcpy(s->id, id->data, n);
 
     s->id_len = id->len;
-    s->peer = peer;
+    s->peer = ngx_mcp_zone_index(zone, peer);
+    s->epoch = peer->health.epoch;
     s->serial = ++zone->sh->serial;
     s->state = NGX_MCP_SESSION_FRESH;
 
@@ -643,7 +655,7 @@ ngx_mcp_session_proof(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
         ngx_mcp_peer_event_locked(policy, peer, MCP_EVENT_PROOF,
                                   client->current ? peer->health.epoch
                                                   : client->epoch,
-                                  "a client's request was answered", t);
+                                  "a client's request was answered", 0, t);
     }
 }
 

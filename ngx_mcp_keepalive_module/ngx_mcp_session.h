@@ -62,6 +62,9 @@ typedef struct {
     ngx_uint_t                  gone;       /* the peer is not configured any
                                              * more */
     uint32_t                    epoch;      /* of the peer, now */
+    uint32_t                    issued;     /* ... when it issued the session
+                                             * */
+    uint32_t                    slot;       /* the peer's */
     size_t                      peer_len;
     u_char                      peer[NGX_MCP_PEER_NAME_MAX];
 } ngx_mcp_session_pin_t;
@@ -189,9 +192,13 @@ void ngx_mcp_session_success(ngx_mcp_policy_t *policy,
 ngx_int_t ngx_mcp_session_forget(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref, u_char *owner, ngx_uint_t lost);
 
+/* The session's peer is no more, says the balancer: it is lost. */
+void ngx_mcp_session_strand(ngx_mcp_policy_t *policy,
+    ngx_mcp_session_ref_t *ref);
+
 /*
- * True, and counted, if the session is lost and "owner" its owner: the request
- * is to be answered by us.
+ * True if the session is lost and "owner" its owner: the request is to be
+ * answered by us.
  */
 ngx_uint_t ngx_mcp_session_refuse(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref, u_char *owner);
@@ -215,6 +222,7 @@ ngx_int_t ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
 /*
  * Leases the attempt on the next degraded or parked peer of the upstream that
  * may be tried: on its most recently used session, else lease->ref.slot is 0.
+ * Or a keepalive to one that is to be asked at once.
  * NGX_DONE: none may; due->wake is lowered to the time of the next.
  */
 ngx_int_t ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy,
@@ -233,9 +241,6 @@ ngx_int_t ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout);
  * attempt that never ran is due again after the delay.
  */
 void ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel);
-
-/* True if anything proved the peer since the lease began. */
-ngx_uint_t ngx_mcp_session_peer_proven(ngx_mcp_lease_t *lease);
 
 /* Brings the zone in order after its lock's holder died; lock held. */
 ngx_uint_t ngx_mcp_session_rebuild(ngx_mcp_zone_t *zone);

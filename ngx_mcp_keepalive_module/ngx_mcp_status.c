@@ -347,9 +347,7 @@ ngx_mcp_status_peers(ngx_mcp_policy_t *policy)
 
         /* of those gone from the configuration only while sessions remain */
 
-        if (peer.generation == policy->zone->sh->generation
-            || peer.nsessions)
-        {
+        if (!peer.gone || peer.nsessions) {
             (void) json_array_append_new(peers,
                                          ngx_mcp_status_peer(policy, &peer));
         }

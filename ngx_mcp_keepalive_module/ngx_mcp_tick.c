@@ -12,6 +12,8 @@
 #include "ngx_mcp_connect.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_request.h"
+#include "ngx_mcp_rr.h"
+#include "ngx_mcp_sweep.h"
 #include "ngx_mcp_tick.h"
 
 
@@ -29,7 +31,10 @@
 
 
 static ngx_msec_t ngx_mcp_tick_max(void);
+static void ngx_mcp_tick_soon(void);
 static void ngx_mcp_tick_handler(ngx_event_t *ev);
+static void ngx_mcp_tick_peers(void);
+static void ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_schedule(ngx_mcp_due_t *due);
 static void ngx_mcp_tick_attempts(ngx_mcp_due_t *due);
 static void ngx_mcp_tick_pump(ngx_mcp_zone_t *zone, uint32_t peer,
@@ -54,6 +59,13 @@ ngx_mcp_tick_init_process(ngx_cycle_t *cycle)
         || ngx_mcp_tick_conf->upstreams.nelts == 0)
     {
         return NGX_OK;
+    }
+
+    if (ngx_mcp_view_init_process(ngx_mcp_tick_conf->upstreams.nelts,
+                                  ngx_mcp_tick_soon)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
     ngx_mcp_connect_init_process();
@@ -101,6 +113,15 @@ ngx_mcp_tick_max(void)
 }
 
 
+/* A peer changed: what there is to do is done at the end of this event. */
+
+static void
+ngx_mcp_tick_soon(void)
+{
+    ngx_post_event(&ngx_mcp_tick, &ngx_posted_events);
+}
+
+
 static void
 ngx_mcp_tick_handler(ngx_event_t *ev)
 {
@@ -110,6 +131,8 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
 
     ngx_memzero(&due, sizeof(ngx_mcp_due_t));
     due.wake = (uint64_t) -1;
+
+    ngx_mcp_tick_peers();
 
     if (ngx_exiting || ngx_quit || ngx_terminate) {
 
@@ -166,6 +189,59 @@ ngx_mcp_tick_schedule(ngx_mcp_due_t *due)
     }
 
     ngx_add_timer(&ngx_mcp_tick, (ngx_msec_t) delay);
+}
+
+
+static void
+ngx_mcp_tick_peers(void)
+{
+    ngx_uint_t            i;
+    ngx_mcp_srv_conf_t  **conf;
+
+    conf = ngx_mcp_tick_conf->upstreams.elts;
+
+    for (i = 0; i < ngx_mcp_tick_conf->upstreams.nelts; i++) {
+        ngx_mcp_tick_list(conf[i]);
+        ngx_mcp_sweep(&conf[i]->policy);
+    }
+}
+
+
+/* Where names are resolved, peers come and go without a reload. */
+
+static void
+ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf)
+{
+    ngx_str_t             name;
+    ngx_uint_t            i, absent;
+    ngx_mcp_view_t       *view;
+    ngx_mcp_zone_t       *zone;
+    ngx_mcp_peer_view_t  *peer;
+
+    zone = conf->policy.zone;
+
+    /* a worker of the configuration before has a list of its own */
+
+    if (!ngx_mcp_rr_dynamic(conf->upstream)
+        || zone->generation != zone->sh->generation)
+    {
+        return;
+    }
+
+    view = ngx_mcp_view(&conf->policy);
+
+    for (i = 0; i < view->n; i++) {
+        peer = &view->peers[i];
+
+        name.data = peer->name;
+        name.len = peer->name_len;
+
+        absent = (ngx_mcp_rr_state(conf->upstream, &name) == NGX_ABORT);
+
+        if (absent != peer->absent) {
+            ngx_mcp_peer_absent(&conf->policy, peer->slot, absent);
+        }
+    }
 }
 
 
@@ -255,6 +331,7 @@ ngx_mcp_tick_next(ngx_mcp_zone_t *zone, uint32_t peer)
     ngx_memzero(&due, sizeof(ngx_mcp_due_t));
     due.wake = (uint64_t) -1;
 
+    ngx_mcp_tick_peers();
     ngx_mcp_tick_attempts(&due);
     ngx_mcp_tick_pump(zone, peer, NGX_MCP_END_HOLDS, &due);
     ngx_mcp_tick_schedule(&due);

@@ -8,10 +8,13 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_mcp_evidence.h"
 #include "ngx_mcp_intercept.h"
 #include "ngx_mcp_request.h"
+#include "ngx_mcp_route.h"
 #include "ngx_mcp_rr.h"
 #include "ngx_mcp_upstream.h"
+#include "ngx_mcp_view.h"
 
 
 /* One hook of one request: what was there before. */
@@ -35,16 +38,30 @@ static ngx_int_t ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_mcp_upstream_client(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_mcp_srv_conf_t *conf);
+static void ngx_mcp_upstream_answer(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 static ngx_int_t ngx_mcp_upstream_hook(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     ngx_event_get_peer_pt get, ngx_event_free_peer_pt free);
 static ngx_int_t ngx_mcp_upstream_get_pinned(ngx_peer_connection_t *pc,
     void *data);
-static ngx_int_t ngx_mcp_upstream_get(ngx_peer_connection_t *pc, void *data);
+static ngx_int_t ngx_mcp_upstream_get_free(ngx_peer_connection_t *pc,
+    void *data);
 static void ngx_mcp_upstream_free_inner(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
-static void ngx_mcp_upstream_free(ngx_peer_connection_t *pc, void *data,
+static ngx_int_t ngx_mcp_upstream_get_client(ngx_peer_connection_t *pc,
+    void *data);
+static void ngx_mcp_upstream_free_client(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
+static ngx_int_t ngx_mcp_upstream_get_call(ngx_peer_connection_t *pc,
+    void *data);
+static void ngx_mcp_upstream_free_call(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state);
+static ngx_int_t ngx_mcp_upstream_pooled(ngx_peer_connection_t *pc,
+    ngx_mcp_ctx_t *ctx);
+static ngx_uint_t ngx_mcp_upstream_stale(ngx_peer_connection_t *pc,
+    ngx_mcp_ctx_t *ctx);
+static void ngx_mcp_upstream_retire(ngx_http_request_t *r,
+    ngx_peer_connection_t *pc, ngx_mcp_ctx_t *ctx);
 static void ngx_mcp_upstream_outcome(ngx_http_request_t *r,
     ngx_peer_connection_t *pc, ngx_mcp_outcome_t *outcome);
 static void ngx_mcp_upstream_notify(ngx_peer_connection_t *pc, void *data,
@@ -106,15 +123,27 @@ ngx_mcp_upstream_init_inner(ngx_http_request_t *r,
 
     ctx = ngx_mcp_request_ctx(r);
 
-    if (ctx == NULL || ctx->conf != conf || ctx->pin.len == 0) {
+    if (ctx == NULL || ctx->conf != conf) {
         return NGX_OK;
     }
 
-    /* no other peer can know the session */
+    if (ctx->call == NULL && ngx_mcp_rr_known(us, r->upstream->peer.data)
+        && ngx_mcp_route(us, ctx) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
-    r->upstream->peer.tries = 1;
+    if (ctx->pin.len) {
 
-    return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get_pinned,
+        /* no other peer can know the session */
+
+        r->upstream->peer.tries = 1;
+
+        return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get_pinned,
+                                     ngx_mcp_upstream_free_inner);
+    }
+
+    return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get_free,
                                  ngx_mcp_upstream_free_inner);
 }
 
@@ -157,8 +186,8 @@ ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get,
-                                 ngx_mcp_upstream_free);
+    return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get_call,
+                                 ngx_mcp_upstream_free_call);
 }
 
 
@@ -176,22 +205,31 @@ ngx_mcp_upstream_client(ngx_http_request_t *r,
 
     ctx = ngx_mcp_request_ctx(r);
 
-    if (ctx->refused) {
-
-        /*
-         * nginx makes an answer of the error, which no error_page may take; the
-         * filters make ours of it.
-         */
-
-        ctx->keepalive = r->keepalive;
-        r->error_page = 1;
-
+    if (ctx->answer || conf->chain_init_peer(r, us) != NGX_OK) {
+        ngx_mcp_upstream_answer(r, ctx);
         return NGX_ERROR;
     }
 
     ngx_mcp_intercept_init(r, ctx);
 
-    return conf->chain_init_peer(r, us);
+    return ngx_mcp_upstream_hook(r, us, ctx, ngx_mcp_upstream_get_client,
+                                 ngx_mcp_upstream_free_client);
+}
+
+
+/*
+ * If the request ends with this, nginx makes an answer of it, which no
+ * error_page may take; the filters make ours of that.
+ */
+
+static void
+ngx_mcp_upstream_answer(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    if (r != r->main) {
+        ctx->answer = NGX_MCP_ANSWER_NONE;
+    }
+
+    r->error_page = ctx->answer ? 1 : ctx->error_page;
 }
 
 
@@ -267,30 +305,12 @@ ngx_mcp_upstream_get_pinned(ngx_peer_connection_t *pc, void *data)
 
 
 static ngx_int_t
-ngx_mcp_upstream_get(ngx_peer_connection_t *pc, void *data)
+ngx_mcp_upstream_get_free(ngx_peer_connection_t *pc, void *data)
 {
     ngx_mcp_hook_t  *hook = data;
 
-    ngx_int_t           rc;
-    ngx_mcp_outcome_t  *outcome;
-
-    rc = hook->get(pc, hook->data);
-
-    outcome = &hook->ctx->outcome;
-
-    if (rc == NGX_DONE && hook->ctx->fresh) {
-        ngx_mcp_upstream_close(pc->connection);
-
-        pc->connection = NULL;
-        pc->cached = 0;
-
-        rc = NGX_OK;
-    }
-
-    outcome->contacted = (rc == NGX_OK || rc == NGX_DONE);
-    outcome->pooled = (rc == NGX_DONE);
-
-    return rc;
+    return ngx_mcp_route_get(hook->upstream, hook->ctx, pc, hook->data,
+                             hook->get);
 }
 
 
@@ -304,8 +324,89 @@ ngx_mcp_upstream_free_inner(ngx_peer_connection_t *pc, void *data,
 }
 
 
+/* Of a client's request: the chain's peer, and a connection that lives. */
+
+static ngx_int_t
+ngx_mcp_upstream_get_client(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    ngx_int_t       rc;
+    ngx_mcp_ctx_t  *ctx;
+
+    ctx = hook->ctx;
+
+    ctx->answer = NGX_MCP_ANSWER_NONE;
+
+    rc = hook->get(pc, hook->data);
+
+    if (rc == NGX_BUSY) {
+        ngx_mcp_route_failed(hook->upstream, ctx, 0);
+    }
+
+    ngx_mcp_upstream_answer(hook->request, ctx);
+
+    if (rc == NGX_DONE) {
+        rc = ngx_mcp_upstream_pooled(pc, ctx);
+    }
+
+    if (rc == NGX_OK || rc == NGX_DONE) {
+        ngx_mcp_evidence_begin(hook->request, ctx, pc, rc == NGX_DONE);
+    }
+
+    return rc;
+}
+
+
 static void
-ngx_mcp_upstream_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
+ngx_mcp_upstream_free_client(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    ngx_int_t  rc;
+
+    rc = ngx_mcp_evidence_end(hook->request, hook->ctx, pc, state);
+
+    ngx_mcp_upstream_retire(hook->request, pc, hook->ctx);
+
+    hook->free(pc, hook->data, state);
+
+    if (rc == NGX_BUSY || rc == NGX_ABORT) {
+        ngx_mcp_route_failed(hook->upstream, hook->ctx, rc == NGX_ABORT);
+        ngx_mcp_upstream_answer(hook->request, hook->ctx);
+    }
+}
+
+
+/* Of a keepalive. */
+
+static ngx_int_t
+ngx_mcp_upstream_get_call(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_mcp_hook_t  *hook = data;
+
+    ngx_int_t           rc;
+    ngx_mcp_outcome_t  *outcome;
+
+    rc = hook->get(pc, hook->data);
+
+    outcome = &hook->ctx->outcome;
+
+    if (rc == NGX_DONE) {
+        rc = ngx_mcp_upstream_pooled(pc, hook->ctx);
+    }
+
+    outcome->contacted = (rc == NGX_OK || rc == NGX_DONE);
+    outcome->pooled = (rc == NGX_DONE);
+
+    return rc;
+}
+
+
+static void
+ngx_mcp_upstream_free_call(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state)
 {
     ngx_mcp_hook_t  *hook = data;
 
@@ -315,12 +416,70 @@ ngx_mcp_upstream_free(ngx_peer_connection_t *pc, void *data, ngx_uint_t state)
         state |= NGX_PEER_FAILED;
     }
 
+    ngx_mcp_upstream_retire(hook->request, pc, hook->ctx);
+
     hook->free(pc, hook->data, state);
 
     /* a keepalive asks one peer, once; the prober decides on another try */
 
     pc->tries = 0;
     pc->cached = 0;
+}
+
+
+/*
+ * A connection out of the pool: NGX_DONE if it is good.  One opened before the
+ * last mark is closed, and one that ended while nobody looked; NGX_OK: nginx
+ * opens a new one.
+ */
+
+static ngx_int_t
+ngx_mcp_upstream_pooled(ngx_peer_connection_t *pc, ngx_mcp_ctx_t *ctx)
+{
+    char               buf[1];
+    ssize_t            n;
+    ngx_connection_t  *c;
+
+    c = pc->connection;
+
+    if (!ctx->fresh && !ngx_mcp_upstream_stale(pc, ctx)) {
+
+        n = recv(c->fd, buf, 1, MSG_PEEK);
+
+        if (n == -1 && ngx_socket_errno == NGX_EAGAIN) {
+            return NGX_DONE;
+        }
+    }
+
+    ngx_mcp_upstream_close(c);
+
+    pc->connection = NULL;
+    pc->cached = 0;
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_mcp_upstream_stale(ngx_peer_connection_t *pc, ngx_mcp_ctx_t *ctx)
+{
+    ngx_mcp_peer_view_t  *peer;
+
+    peer = ngx_mcp_view_find(ngx_mcp_view(&ctx->conf->policy), pc->name);
+
+    return peer != NULL && pc->connection->number < peer->mark;
+}
+
+
+/* What was opened before the mark is not pooled again. */
+
+static void
+ngx_mcp_upstream_retire(ngx_http_request_t *r, ngx_peer_connection_t *pc,
+    ngx_mcp_ctx_t *ctx)
+{
+    if (pc->connection && ngx_mcp_upstream_stale(pc, ctx)) {
+        r->upstream->keepalive = 0;
+    }
 }
 
 

@@ -65,6 +65,9 @@ typedef struct {
     uint32_t                    revisit;    /* next slot to be scheduled anew
                                              * after a reload, 0: none */
     uint32_t                    nsessions;
+    uint32_t                    changes;    /* of any peer: moves on, so that
+                                             * workers see it without the lock
+                                             * */
     u_char                     *slots;      /* slot 1 is the first */
     uint64_t                    evicted;
     uint64_t                    untracked;
@@ -108,6 +111,8 @@ struct ngx_mcp_zone_s {
 
 typedef struct {
     ngx_str_t                   name;       /* of the upstream */
+    ngx_uint_t                  index;      /* among all upstreams with the
+                                             * module */
     ngx_mcp_zone_t             *zone;
     uint32_t                    slot;       /* the upstream's, set at start */
     ngx_msec_t                  interval;
@@ -116,6 +121,7 @@ typedef struct {
     ngx_uint_t                  method;     /* NGX_MCP_METHOD_* */
     uint32_t                    rate;       /* keepalives a second and peer */
     ngx_uint_t                  calls;      /* ... in flight to a peer */
+    ngx_uint_t                  pin;        /* sessions live on one peer */
     mcp_health_conf_t           health;     /* its jitter serves all times */
 } ngx_mcp_policy_t;
 

@@ -12,6 +12,9 @@
 #define HEALTH_STATES  (MCP_PEER_PARKED + 1)
 #define HEALTH_EVENTS  (MCP_EVENT_STREAM_CUT + 1)
 
+/* A peer on trial gets one request in so many ms. */
+#define HEALTH_TRIAL   1000
+
 
 typedef struct {
     mcp_health_t               *h;
@@ -140,6 +143,26 @@ mcp_health_attempt(mcp_health_t *h, uint64_t now_ms, uint64_t hold_ms)
 {
     h->attempts++;
     h->next_attempt_ms = mcp_health_add(now_ms, hold_ms);
+}
+
+
+int
+mcp_health_trial(const mcp_health_t *h)
+{
+    return h->state == MCP_PEER_CONNECTING && h->marked;
+}
+
+
+int
+mcp_health_admit(mcp_health_t *h, uint64_t now_ms)
+{
+    if (now_ms < h->admit_ms) {
+        return 0;
+    }
+
+    h->admit_ms = mcp_health_add(now_ms, HEALTH_TRIAL);
+
+    return 1;
 }
 
 

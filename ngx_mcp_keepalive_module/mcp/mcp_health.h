@@ -51,7 +51,8 @@ typedef struct {
                                                 /* degraded and parked only */
     uint64_t                    park_period_ms; /* of the current park */
     uint64_t                    drop_until_ms;  /* cuts before it are one */
-    uint64_t                    trial_ms;       /* last trial let through */
+    uint64_t                    admit_ms;       /* no request is admitted on
+                                                 * trial before */
     uint32_t                    charges;
     uint32_t                    failures;       /* in a row, connected only */
     uint32_t                    epoch;          /* moves on at each mark */
@@ -100,6 +101,18 @@ int mcp_health_attempt_due(const mcp_health_t *h, uint64_t now_ms);
  * that the peer is tried again even if the taker dies.
  */
 void mcp_health_attempt(mcp_health_t *h, uint64_t now_ms, uint64_t hold_ms);
+
+/*
+ * True if a peer answers again after a mark, but has not proven itself: it is
+ * tried with little.
+ */
+int mcp_health_trial(const mcp_health_t *h);
+
+/*
+ * May a client's request go to a peer on trial, or parked?  One in a second;
+ * 1: this one, and it is counted, 0: not yet.
+ */
+int mcp_health_admit(mcp_health_t *h, uint64_t now_ms);
 
 /* How many charges the peer may collect: initial or budget. */
 uint32_t mcp_health_limit(const mcp_health_t *h,

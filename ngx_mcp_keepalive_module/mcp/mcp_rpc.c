@@ -182,6 +182,32 @@ mcp_rpc_is_initialize(const unsigned char *data, size_t len)
 }
 
 
+int
+mcp_rpc_is_message(const unsigned char *data, size_t len)
+{
+    const unsigned char  *p, *last;
+
+    if (data == NULL) {
+        return 0;
+    }
+
+    last = data + len;
+
+    if (len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) {
+        data += 3;
+    }
+
+    for (p = data; p < last; p++) {
+        if (*p != ' ' && *p != '\t' && *p != '\n' && *p != '\r') {
+            break;
+        }
+    }
+
+    return p < last && (*p == '{' || *p == '[')
+           && mcp_rpc_has(p, last - p, "\"jsonrpc\"");
+}
+
+
 /* memmem() is no part of C or POSIX.1-2017 */
 
 static int

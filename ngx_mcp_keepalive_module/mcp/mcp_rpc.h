@@ -132,5 +132,11 @@ void mcp_rpc_reader_destroy(mcp_rpc_reader_t *r);
  */
 int mcp_rpc_is_initialize(const unsigned char *data, size_t len);
 
+/*
+ * True if the body of a client's POST looks like JSON-RPC: an object or array
+ * that names "jsonrpc".  Its head is enough.
+ */
+int mcp_rpc_is_message(const unsigned char *data, size_t len);
+
 
 #endif /* _MCP_RPC_H_INCLUDED_ */

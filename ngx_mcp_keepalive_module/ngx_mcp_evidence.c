@@ -1,0 +1,227 @@
+
+/*
+ * Copyright (C) ngx_mcp_keepalive_module contributors
+ */
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include "mcp/mcp_rpc.h"
+#include "ngx_mcp_evidence.h"
+#include "ngx_mcp_view.h"
+
+
+static void ngx_mcp_evidence_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+static void ngx_mcp_evidence_silent(ngx_event_t *ev);
+static ngx_int_t ngx_mcp_evidence_unreached(ngx_mcp_ctx_t *ctx,
+    ngx_peer_connection_t *pc);
+static ngx_uint_t ngx_mcp_evidence_cut(ngx_http_request_t *r,
+    ngx_peer_connection_t *pc);
+static void ngx_mcp_evidence_event(ngx_mcp_ctx_t *ctx, mcp_event_t event,
+    const char *reason, ngx_uint_t refused);
+
+
+void
+ngx_mcp_evidence_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    ngx_peer_connection_t *pc, ngx_uint_t pooled)
+{
+    ngx_mcp_contact_t    *contact;
+    ngx_mcp_peer_view_t  *peer;
+
+    contact = &ctx->contact;
+
+    peer = ngx_mcp_view_find(ngx_mcp_view(&ctx->conf->policy), pc->name);
+
+    /* one that is met for the first time may have been resolved just now */
+
+    contact->peer = peer ? peer->slot
+                         : ngx_mcp_peer_add(&ctx->conf->policy, pc->name, 0);
+    contact->epoch = peer ? peer->epoch : 0;
+    contact->pooled = pooled;
+    contact->begun = 1;
+    contact->attempt = (peer && (peer->state == MCP_PEER_DEGRADED
+                                 || peer->state == MCP_PEER_PARKED));
+
+    /* parallel subrequests would tangle the chain of logs */
+
+    if (r == r->main && !pooled) {
+        contact->head = r->connection->log;
+        ngx_mcp_capture_beside(&contact->capture, &contact->log,
+                               contact->head);
+    }
+
+    if (ctx->prompt) {
+        ngx_mcp_evidence_wait(r, ctx);
+    }
+}
+
+
+void
+ngx_mcp_evidence_answer(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    if (ctx->contact.attempt) {
+        ctx->contact.attempt = 0;
+        ngx_mcp_evidence_event(ctx, MCP_EVENT_REACH,
+                               "a client's request was answered", 0);
+    }
+}
+
+
+ngx_int_t
+ngx_mcp_evidence_end(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    ngx_peer_connection_t *pc, ngx_uint_t state)
+{
+    ngx_mcp_contact_t  *contact;
+
+    contact = &ctx->contact;
+
+    if (!contact->begun) {
+        return NGX_OK;
+    }
+
+    contact->begun = 0;
+
+    if (contact->head) {
+        ngx_mcp_capture_end(&contact->log, contact->head);
+        contact->head = NULL;
+    }
+
+    if (ctx->silent.timer_set) {
+        ngx_del_timer(&ctx->silent);
+    }
+
+    if (ngx_terminate || ngx_exiting) {
+        return NGX_OK;
+    }
+
+    if (r->upstream->request_sent) {
+
+        if (contact->attempt) {
+            ngx_mcp_evidence_event(ctx, MCP_EVENT_REACH,
+                                   "connect() succeeded", 0);
+
+        } else if (ngx_mcp_evidence_cut(r, pc)) {
+            ngx_mcp_evidence_event(ctx, MCP_EVENT_STREAM_CUT,
+                                   "an event stream was cut", 0);
+        }
+
+        return NGX_OK;
+    }
+
+    if (!(state & NGX_PEER_FAILED) || contact->pooled) {
+        return NGX_OK;
+    }
+
+    return ngx_mcp_evidence_unreached(ctx, pc);
+}
+
+
+/* No tool is behind such a request: it is answered soon, or all is not well. */
+
+static void
+ngx_mcp_evidence_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    ctx->silent.handler = ngx_mcp_evidence_silent;
+    ctx->silent.data = r;
+    ctx->silent.log = r->connection->log;
+    ctx->silent.cancelable = 1;
+
+    ngx_add_timer(&ctx->silent, ctx->conf->policy.timeout);
+}
+
+
+static void
+ngx_mcp_evidence_silent(ngx_event_t *ev)
+{
+    ngx_mcp_ctx_t       *ctx;
+    ngx_http_request_t  *r;
+
+    r = ev->data;
+    ctx = ngx_mcp_request_ctx(r);
+
+    if (!r->upstream->request_sent || r->upstream->headers_in.status_n
+        || ngx_mcp_peer_proven(&ctx->conf->policy, ctx->contact.peer,
+                               ctx->start))
+    {
+        return;
+    }
+
+    ngx_mcp_evidence_event(ctx, MCP_EVENT_FAILURE,
+                           "a client's request was not answered in time", 0);
+}
+
+
+static ngx_int_t
+ngx_mcp_evidence_unreached(ngx_mcp_ctx_t *ctx, ngx_peer_connection_t *pc)
+{
+    const char         *reason;
+    ngx_uint_t          refused;
+    ngx_connection_t   *c;
+    ngx_mcp_contact_t  *contact;
+
+    contact = &ctx->contact;
+    c = pc->connection;
+
+    if (ngx_mcp_capture_local(&contact->capture)) {
+        return NGX_DECLINED;
+    }
+
+    reason = contact->capture.text;
+
+    if (reason[0] == '\0') {
+        reason = (c != NULL && (c->write->timedout || c->read->timedout))
+                 ? "connect() timed out (110: Connection timed out)"
+                 : "connect() failed";
+    }
+
+    refused = ngx_mcp_capture_refused(&contact->capture);
+
+    ngx_mcp_evidence_event(ctx, MCP_EVENT_FAILURE, reason, refused);
+
+    return refused ? NGX_ABORT : NGX_BUSY;
+}
+
+
+/* Did the peer end an event stream without its end? */
+
+static ngx_uint_t
+ngx_mcp_evidence_cut(ngx_http_request_t *r, ngx_peer_connection_t *pc)
+{
+    off_t                 length;
+    ngx_table_elt_t      *h;
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
+
+    c = pc->connection;
+    u = r->upstream;
+    h = u->headers_in.content_type;
+
+    if (c == NULL || h == NULL || u->headers_in.status_n != NGX_HTTP_OK
+        || !(c->read->eof || c->read->error)
+        || mcp_rpc_media((char *) h->value.data, h->value.len)
+           != MCP_MEDIA_SSE)
+    {
+        return 0;
+    }
+
+    length = (u->buffering && u->pipe) ? u->pipe->length : u->length;
+
+    return length > 0 || (length == -1 && c->read->error);
+}
+
+
+static void
+ngx_mcp_evidence_event(ngx_mcp_ctx_t *ctx, mcp_event_t event,
+    const char *reason, ngx_uint_t refused)
+{
+    if (ctx->contact.peer) {
+        ngx_mcp_peer_event(&ctx->conf->policy, ctx->contact.peer, event,
+                           ctx->contact.epoch, reason, refused);
+
+        /* this worker acts on it at once */
+
+        (void) ngx_mcp_view(&ctx->conf->policy);
+    }
+}
