@@ -26,6 +26,7 @@ static ngx_uint_t ngx_mcp_filter_take(ngx_buf_t *held, ngx_chain_t *in);
 static ngx_uint_t ngx_mcp_filter_ended(ngx_chain_t *in);
 static void ngx_mcp_filter_watched(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_chain_t *in);
+static ngx_uint_t ngx_mcp_filter_own_peer(ngx_mcp_ctx_t *ctx);
 static ngx_int_t ngx_mcp_filter_lose(ngx_http_request_t *r,
     ngx_mcp_ctx_t *ctx);
 static ngx_int_t ngx_mcp_filter_release(ngx_http_request_t *r,
@@ -397,6 +398,15 @@ ngx_mcp_filter_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 }
 
 
+/* Has the session's own peer answered, the one that can know? */
+
+static ngx_uint_t
+ngx_mcp_filter_own_peer(ngx_mcp_ctx_t *ctx)
+{
+    return ctx->known && ctx->contact.peer == ctx->session.slot;
+}
+
+
 /* The session is lost, if it is this client's.  NGX_DECLINED: it is not. */
 
 static ngx_int_t
@@ -408,7 +418,7 @@ ngx_mcp_filter_lose(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 
     ctx->lost = 1;
 
-    if (!ctx->known) {
+    if (!ngx_mcp_filter_own_peer(ctx)) {
         return NGX_OK;
     }
 
@@ -547,7 +557,9 @@ ngx_mcp_filter_delete(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     policy = &ctx->conf->policy;
 
-    if (!ctx->known || ngx_mcp_request_client(r, ctx, &client) != NGX_OK) {
+    if (!ngx_mcp_filter_own_peer(ctx)
+        || ngx_mcp_request_client(r, ctx, &client) != NGX_OK)
+    {
         return;
     }
 

@@ -44,6 +44,7 @@ static ngx_int_t ngx_mcp_lease_try(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
 static uint64_t ngx_mcp_lease_wait(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_due_t *due, uint64_t now);
+static ngx_uint_t ngx_mcp_lease_trial(ngx_mcp_peer_slot_t *peer, uint64_t now);
 static void ngx_mcp_lease_defer(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s, ngx_mcp_count_t count);
 static void ngx_mcp_lease_credentials(ngx_mcp_policy_t *policy,
@@ -420,6 +421,10 @@ ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     ngx_mcp_lease_take(policy, s, lease);
     lease->call = call;
 
+    if (mcp_health_trial(&peer->health)) {
+        peer->checked_ms = now;
+    }
+
     return NGX_OK;
 }
 
@@ -466,8 +471,9 @@ ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
         return policy->interval;
     }
 
-    if (mcp_health_attempts_only(&peer->health)) {
-
+    if (mcp_health_attempts_only(&peer->health)
+        || ngx_mcp_lease_trial(peer, now))
+    {
         /* attempts only; the random time spreads the return */
         s->flags |= NGX_MCP_FLAG_SPREAD;
         return NGX_MCP_DEFER + ngx_random() % spread;
@@ -481,6 +487,16 @@ ngx_mcp_lease_wait(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     }
 
     return 0;
+}
+
+
+/* A peer that is back, and not proven, is asked once in a second. */
+
+static ngx_uint_t
+ngx_mcp_lease_trial(ngx_mcp_peer_slot_t *peer, uint64_t now)
+{
+    return mcp_health_trial(&peer->health)
+           && now < peer->checked_ms + NGX_MCP_PEER_CHECK;
 }
 
 
@@ -519,8 +535,11 @@ ngx_mcp_lease_behind(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
     peer = ngx_mcp_record_peer(policy->zone, s);
 
+    /* with a peer that does not answer it is not "rate" that is too low */
+
     if ((peer->warned & NGX_MCP_WARNED_BEHIND)
-        || now - s->use_ms < 2 * policy->interval)
+        || now - s->use_ms < 2 * policy->interval
+        || now - peer->proof_ms > policy->interval)
     {
         return;
     }

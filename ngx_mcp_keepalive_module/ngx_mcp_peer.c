@@ -14,9 +14,6 @@
 /* How far, in us, keepalives may run ahead of an even spacing. */
 #define NGX_MCP_RATE_BURST    100000
 
-/* Cut streams make a peer be asked once in so many ms. */
-#define NGX_MCP_PEER_CHECK    1000
-
 
 static ngx_mcp_upstream_slot_t *ngx_mcp_peer_upstream_locked(
     ngx_mcp_zone_t *zone, ngx_str_t *name);

@@ -23,6 +23,9 @@
 #define NGX_MCP_PEER_CALLS      8       /* keepalives in flight to a peer */
 #define NGX_MCP_PEER_CALLS_MIN  2       /* ... with the smallest of pools */
 
+/* A peer in doubt is asked once in so many ms. */
+#define NGX_MCP_PEER_CHECK      1000
+
 /* Wrong so often, keepalives say nothing of a peer's sessions. */
 #define NGX_MCP_PEER_WRONG      3
 
@@ -102,7 +105,7 @@ typedef struct {
     mcp_health_t                health;
     uint64_t                    mark;       /* connections of lower numbers
                                              * are older than the last mark */
-    uint64_t                    checked_ms; /* asked for a cut stream, last */
+    uint64_t                    checked_ms; /* asked while in doubt, last */
     uint32_t                    park_hash;  /* of the reason last parked for */
     uint8_t                     method;     /* latched: method + 1, 0: none */
     uint8_t                     warned;     /* NGX_MCP_WARNED_* */

@@ -458,6 +458,7 @@ ngx_mcp_request_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     u_char                   *p;
     ngx_chain_t              *cl;
     ngx_http_request_body_t  *rb;
+    static ngx_str_t          name = ngx_string("\"initialize\"");
 
     rb = r->request_body;
 
@@ -483,9 +484,16 @@ ngx_mcp_request_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         p = ngx_mcp_request_body_copy(r, ngx_min(len, MCP_RPC_HEAD_MAX));
     }
 
-    if (p == NULL || len > MCP_RPC_HEAD_MAX) {
+    if (p == NULL) {
         ctx->unread = 1;
-        ctx->message = mcp_rpc_is_message(p, ngx_min(len, MCP_RPC_HEAD_MAX));
+        return;
+    }
+
+    if (len > MCP_RPC_HEAD_MAX) {
+        len = MCP_RPC_HEAD_MAX;
+        ctx->message = mcp_rpc_is_message(p, len);
+        ctx->unread = (ngx_strlcasestrn(p, p + len, name.data, name.len - 1)
+                       != NULL);
         return;
     }
 

@@ -147,39 +147,33 @@ ngx_mcp_route_pinned(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
         return NGX_OK;
     }
 
+    /* the last one is not avoided, and what is down altogether is spared */
+
+    if (!ngx_mcp_rr_usable(us, &ctx->pin, ngx_mcp_route_sick, view)) {
+
+        return (peer->state != MCP_PEER_PARKED
+                || ngx_mcp_peer_admit(&ctx->conf->policy, peer->slot))
+               ? NGX_OK : ngx_mcp_route_nowhere(ctx);
+    }
+
+    if (peer->state == MCP_PEER_PARKED) {
+        return ngx_mcp_route_leave(ctx);
+    }
+
     /* what the peer issued since the mark it has answered for already */
 
-    if (peer->trial && ctx->session.issued == peer->epoch) {
-        return NGX_OK;
-    }
-
-    if (peer->state == MCP_PEER_DEGRADED) {
-
-        return (peer->refused
-                && ctx->conf->failover == NGX_MCP_FAILOVER_REFUSED
-                && ngx_mcp_rr_usable(us, &ctx->pin, ngx_mcp_route_sick, view))
-               ? ngx_mcp_route_leave(ctx) : NGX_OK;
-    }
-
-    if (peer->trial && ngx_mcp_peer_admit(&ctx->conf->policy, peer->slot)) {
-        return NGX_OK;
-    }
-
-    if (ngx_mcp_rr_usable(us, &ctx->pin, ngx_mcp_route_sick, view)) {
-
-        return (peer->state == MCP_PEER_PARKED
-                || (peer->refused
-                    && ctx->conf->failover == NGX_MCP_FAILOVER_REFUSED))
-               ? ngx_mcp_route_leave(ctx) : ngx_mcp_route_nowhere(ctx);
-    }
-
-    if (peer->state == MCP_PEER_PARKED
-        && ngx_mcp_peer_admit(&ctx->conf->policy, peer->slot))
+    if (peer->trial
+        && (ctx->session.issued == peer->epoch
+            || ngx_mcp_peer_admit(&ctx->conf->policy, peer->slot)))
     {
         return NGX_OK;
     }
 
-    return ngx_mcp_route_nowhere(ctx);
+    if (peer->refused && ctx->conf->failover == NGX_MCP_FAILOVER_REFUSED) {
+        return ngx_mcp_route_leave(ctx);
+    }
+
+    return peer->trial ? ngx_mcp_route_nowhere(ctx) : NGX_OK;
 }
 
 
@@ -316,7 +310,7 @@ ngx_mcp_route_down_or_parked(void *data, ngx_str_t *name)
 }
 
 
-/* With none usable: a degraded peer is better than none. */
+/* With none usable: one that is degraded, or on trial, is better than none. */
 
 static ngx_uint_t
 ngx_mcp_route_desperate(void *data, ngx_str_t *name)
@@ -325,8 +319,7 @@ ngx_mcp_route_desperate(void *data, ngx_str_t *name)
 
     peer = ngx_mcp_view_find(data, name);
 
-    return peer != NULL && peer->state != MCP_PEER_DEGRADED
-           && ngx_mcp_view_sick(peer);
+    return peer != NULL && (peer->gone || peer->state == MCP_PEER_PARKED);
 }
 
 

@@ -787,6 +787,37 @@ test_twin(void)
 }
 
 
+/* back after a mark, and not proven: little goes there */
+
+static void
+test_trial(void)
+{
+    start(0);
+    ok(!mcp_health_trial(&h), "connecting since the start: no trial");
+
+    ev(MCP_EVENT_PROOF);
+    ok(!mcp_health_trial(&h), "connected: no trial");
+
+    ev(MCP_EVENT_FAILURE);
+    ok(!mcp_health_trial(&h), "degraded: no trial");
+
+    ev(MCP_EVENT_REACH);
+    ok(mcp_health_trial(&h), "reached after the mark: on trial");
+
+    ok(mcp_health_admit(&h, 5000), "the first one is admitted");
+    ok(!mcp_health_admit(&h, 5000) && !mcp_health_admit(&h, 5999),
+       "no other one in the same second");
+    ok(mcp_health_admit(&h, 6000), "the next one a second later");
+    ok(!mcp_health_admit(&h, 6999), "and again");
+
+    ev(MCP_EVENT_PROOF);
+    ok(!mcp_health_trial(&h), "proven: no trial");
+
+    ok(mcp_health_admit(&h, UINT64_MAX - 1), "late in time");
+    ok(!mcp_health_admit(&h, UINT64_MAX - 1), "no overflow");
+}
+
+
 int
 main(void)
 {
@@ -804,6 +835,7 @@ main(void)
     test_attempts();
     test_jitter();
     test_late_times();
+    test_trial();
     test_twin();
 
     is_str(mcp_health_state_name(MCP_PEER_CONNECTING), "connecting", "a name");

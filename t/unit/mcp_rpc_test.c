@@ -832,6 +832,38 @@ test_initialize(void)
 }
 
 
+static void
+test_is_message(void)
+{
+    size_t       i, n;
+    static const struct {
+        const char  *name;
+        const char  *body;
+        int          yes;
+    } bodies[] = {
+        { "a request", "{\"jsonrpc\":\"2.0\",\"id\":1}", 1 },
+        { "an array", "[{\"jsonrpc\":\"2.0\"}]", 1 },
+        { "space and BOM", "\xef\xbb\xbf \t\r\n{ \"jsonrpc\" : 1 }", 1 },
+        { "cut", "{\"id\":1,\"jsonrpc\":\"2.0\",\"par", 1 },
+        { "other JSON", "{\"id\":1}", 0 },
+        { "a form", "jsonrpc=2.0", 0 },
+        { "text that names it", "say \"jsonrpc\"", 0 },
+        { "a string", "\"jsonrpc\"", 0 },
+        { "a BOM", "\xef\xbb\xbf", 0 },
+        { "space", "  ", 0 },
+        { "nothing", "", 0 },
+    };
+
+    for (i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
+        n = strlen(bodies[i].body);
+        is_int(mcp_rpc_is_message(tap_edge(bodies[i].body, n), n),
+               bodies[i].yes, bodies[i].name);
+    }
+
+    is_int(mcp_rpc_is_message(NULL, 0), 0, "no body");
+}
+
+
 /* jansson without memory: nothing is built, nothing is read, nothing leaks */
 
 static long  allocations;
@@ -889,6 +921,7 @@ main(void)
     test_media();
     test_build();
     test_initialize();
+    test_is_message();
     test_answers();
     test_message();
     test_longs();
