@@ -77,6 +77,7 @@ ngx_mcp_capture_local(ngx_mcp_capture_t *capture)
     case NGX_ENOMEM:
     case NGX_EACCES:
     case EADDRNOTAVAIL:
+    case NGX_EADDRINUSE:
     case ENOBUFS:
     case EPERM:
         return 1;

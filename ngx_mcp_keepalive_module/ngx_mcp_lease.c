@@ -539,7 +539,8 @@ ngx_mcp_lease_behind(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
     if ((peer->warned & NGX_MCP_WARNED_BEHIND)
         || now - s->use_ms < 2 * policy->interval
-        || now - peer->proof_ms > policy->interval)
+        || now - peer->proof_ms > policy->interval
+        || now - peer->health.since_ms < 2 * policy->interval)
     {
         return;
     }

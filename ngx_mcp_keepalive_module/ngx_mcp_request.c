@@ -372,7 +372,7 @@ ngx_mcp_request_renew(void)
 
         ctx->renewed = ngx_current_msec;
 
-        ngx_mcp_session_renew(&ctx->conf->policy, &ctx->session.ref,
+        ngx_mcp_session_renew(&ctx->conf->policy, &ctx->session,
                               ctx->stream ? NGX_MCP_USE_STREAM
                                           : NGX_MCP_USE_REQUEST,
                               hold);
@@ -618,6 +618,10 @@ ngx_mcp_request_end(ngx_mcp_ctx_t *ctx)
     }
 
     ngx_queue_remove(&ctx->queue);
+
+    if (ctx->busy) {
+        ngx_mcp_session_end(&ctx->conf->policy, &ctx->session);
+    }
 
     ctx->busy = 0;
     ctx->stream = 0;

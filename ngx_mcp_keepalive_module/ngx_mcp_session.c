@@ -62,9 +62,13 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
             ngx_mcp_record_lose(policy, s);
         }
 
+        pin->before = s->busy_ms;
+
         if (hold) {
             s->busy_ms = ngx_max(s->busy_ms, now + hold);
         }
+
+        pin->held = s->busy_ms;
 
         us = ngx_mcp_zone_slot(zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
 
@@ -83,6 +87,23 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
     ngx_mcp_zone_unlock(zone);
 
     return rc;
+}
+
+
+void
+ngx_mcp_session_end(ngx_mcp_policy_t *policy, ngx_mcp_session_pin_t *pin)
+{
+    ngx_mcp_session_slot_t  *s;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    s = ngx_mcp_record_find(policy->zone, &pin->ref);
+
+    if (s != NULL && s->busy_ms == pin->held) {
+        s->busy_ms = pin->before;
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
 }
 
 
@@ -110,7 +131,7 @@ ngx_mcp_session_stream(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
 
 void
-ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_pin_t *pin,
     ngx_uint_t use, ngx_msec_t hold)
 {
     uint64_t                 until;
@@ -120,13 +141,14 @@ ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     ngx_mcp_zone_lock(policy->zone);
 
-    s = ngx_mcp_record_find(policy->zone, ref);
+    s = ngx_mcp_record_find(policy->zone, &pin->ref);
 
     if (s != NULL && use == NGX_MCP_USE_STREAM) {
         s->stream_ms = ngx_max(s->stream_ms, until);
 
     } else if (s != NULL) {
         s->busy_ms = ngx_max(s->busy_ms, until);
+        pin->held = s->busy_ms;
     }
 
     ngx_mcp_zone_unlock(policy->zone);

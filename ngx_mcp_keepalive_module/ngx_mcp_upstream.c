@@ -412,11 +412,14 @@ ngx_mcp_upstream_free_call(ngx_peer_connection_t *pc, void *data,
 
     ngx_mcp_upstream_outcome(hook->request, pc, &hook->ctx->outcome);
 
-    if (hook->ctx->outcome.timedout) {
-        state |= NGX_PEER_FAILED;
-    }
-
     ngx_mcp_upstream_retire(hook->request, pc, hook->ctx);
+
+    /* our judgement of a peer is not nginx's, which has its own */
+
+    if ((state & NGX_PEER_FAILED) || hook->ctx->outcome.timedout) {
+        hook->request->upstream->keepalive = 0;
+        state &= ~NGX_PEER_FAILED;
+    }
 
     hook->free(pc, hook->data, state);
 
