@@ -32,6 +32,10 @@ typedef struct ngx_mcp_call_s  ngx_mcp_call_t;
 typedef ngx_int_t (*ngx_mcp_call_body_pt)(ngx_mcp_call_t *call, u_char *data,
     size_t len);
 
+/* The answer's header, while the request lives. */
+typedef void (*ngx_mcp_call_header_pt)(ngx_mcp_call_t *call,
+    ngx_http_upstream_t *u);
+
 /* The end, from the event loop: the call's memory is the caller's again. */
 typedef void (*ngx_mcp_call_done_pt)(ngx_mcp_call_t *call);
 
@@ -42,8 +46,12 @@ struct ngx_mcp_call_s {
 
     ngx_mcp_srv_conf_t             *conf;
     ngx_mcp_stub_t                  stub;       /* what is asked, and where */
-    ngx_str_t                       peer;       /* that must be asked */
+    ngx_str_t                       peer;       /* that must be asked; empty:
+                                                 * the balancer's choice, and
+                                                 * "rate" counts */
     ngx_msec_t                      timeout;    /* for the whole, in ms */
+    ngx_mcp_call_header_pt          header_handler;
+                                                /* or NULL */
     ngx_mcp_call_body_pt            body_handler;
     ngx_mcp_call_done_pt            done_handler;
     void                           *data;

@@ -64,6 +64,7 @@ typedef struct {
     uint32_t                    epoch;      /* of the peer, now */
     uint32_t                    issued;     /* ... when it issued the session
                                              * */
+    ngx_uint_t                  revival;    /* there is a record for one */
     uint32_t                    slot;       /* the peer's */
     uint64_t                    held;       /* this request's lease, until */
     uint64_t                    before;     /* another's, then */
@@ -90,6 +91,7 @@ typedef struct {
     unsigned                    proof:1;    /* JSON or an event stream */
     unsigned                    repin:1;    /* the peer that answered counts */
     unsigned                    current:1;  /* "epoch" is not known: as now */
+    ngx_mcp_session_ref_t       ref;        /* of the session learned */
 } ngx_mcp_client_t;
 
 
