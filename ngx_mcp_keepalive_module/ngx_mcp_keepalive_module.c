@@ -12,6 +12,7 @@
 #include "ngx_mcp_call.h"
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_filter.h"
+#include "ngx_mcp_gate.h"
 #include "ngx_mcp_peer.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_session.h"
@@ -231,7 +232,7 @@ ngx_mcp_init(ngx_conf_t *cf)
 
     ngx_mcp_filter_init();
 
-    if (ngx_mcp_alias_init(cf) != NGX_OK) {
+    if (ngx_mcp_alias_init(cf) != NGX_OK || ngx_mcp_gate_init(cf) != NGX_OK) {
         return NGX_ERROR;
     }
 

@@ -29,9 +29,12 @@ struct ngx_mcp_revive_s {
     ngx_event_t                 event;
     ngx_queue_t                 queue;      /* of those that wait */
     unsigned                    waiting:1;
+    unsigned                    first:1;    /* in a phase before the content */
 };
 
 
+static ngx_uint_t ngx_mcp_revive_begin(ngx_http_request_t *r,
+    ngx_mcp_ctx_t *ctx);
 static ngx_uint_t ngx_mcp_revive_able(ngx_http_request_t *r,
     ngx_mcp_ctx_t *ctx);
 static void ngx_mcp_revive_poll(ngx_event_t *ev);
@@ -54,6 +57,42 @@ ngx_mcp_revive_init_process(void)
 
 ngx_uint_t
 ngx_mcp_revive_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    if (!ngx_mcp_revive_begin(r, ctx)) {
+        return 0;
+    }
+
+    /* outlives the answer that is swallowed */
+
+    r->main->count++;
+    ctx->swallow = 1;
+
+    return 1;
+}
+
+
+ngx_uint_t
+ngx_mcp_revive_first(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    if (!ngx_mcp_revive_begin(r, ctx)) {
+        return 0;
+    }
+
+    ctx->revive->first = 1;
+
+    return 1;
+}
+
+
+ngx_uint_t
+ngx_mcp_revive_waits(ngx_mcp_ctx_t *ctx)
+{
+    return ctx->revive->waiting;
+}
+
+
+static ngx_uint_t
+ngx_mcp_revive_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
     u_char               owner[NGX_MCP_OWNER_LEN];
     ngx_mcp_revive_t    *w;
@@ -94,12 +133,7 @@ ngx_mcp_revive_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     ngx_queue_insert_tail(&ngx_mcp_revives, &w->queue);
 
     ctx->revive = w;
-    ctx->swallow = 1;
     ctx->answer = NGX_MCP_ANSWER_NONE;
-
-    /* outlives the answer that is swallowed */
-
-    r->main->count++;
 
     ngx_post_event(&w->event, &ngx_posted_events);
 
@@ -281,6 +315,14 @@ ngx_mcp_revive_resume(ngx_mcp_revive_t *w)
 
     ngx_http_set_log_request(c->log, r);
 
+    r->read_event_handler = ngx_http_block_reading;
+
+    if (w->first) {
+        ngx_http_core_run_phases(r);
+        ngx_http_run_posted_requests(c);
+        return;
+    }
+
     ctx = ngx_mcp_request_ctx(r);
 
     ctx->swallow = 0;
@@ -292,7 +334,6 @@ ngx_mcp_revive_resume(ngx_mcp_revive_t *w)
     r->filter_need_in_memory = 0;
     r->keepalive = ctx->keepalive;
     r->error_page = ctx->error_page;
-    r->read_event_handler = ngx_http_block_reading;
 
     ngx_http_clean_header(r);
 

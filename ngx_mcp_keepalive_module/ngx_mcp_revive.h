@@ -33,6 +33,13 @@ void ngx_mcp_revive_init_process(void);
 ngx_uint_t ngx_mcp_revive_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 
 /*
+ * The same before the request has an answer, or its body was read: its phases
+ * go on when the session lives.  waits: not yet.
+ */
+ngx_uint_t ngx_mcp_revive_first(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+ngx_uint_t ngx_mcp_revive_waits(ngx_mcp_ctx_t *ctx);
+
+/*
  * Keeps what "initialize" asked for and begins to read the answer, fed by the
  * body filter; "last" ends it.
  */
