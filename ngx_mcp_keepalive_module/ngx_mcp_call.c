@@ -136,6 +136,10 @@ ngx_mcp_call_cancel_all(void)
         next = ngx_queue_next(q);
         call = ngx_queue_data(q, ngx_mcp_call_t, queue);
 
+        if (call->wanted) {
+            continue;
+        }
+
         call->cancelled = 1;
         ngx_mcp_call_cancel(call);
     }

@@ -56,6 +56,8 @@ struct ngx_mcp_call_s {
     ngx_mcp_call_done_pt            done_handler;
     void                           *data;
     unsigned                        fresh:1;    /* on a new connection */
+    unsigned                        wanted:1;   /* by a client's request: goes
+                                                 * on in a worker that leaves */
 
     /* the answer's */
 
@@ -106,7 +108,7 @@ ngx_uint_t ngx_mcp_call_short(void);
  */
 ngx_int_t ngx_mcp_call_start(ngx_mcp_call_t *call);
 
-/* Ends all calls of this process; not from a filter. */
+/* Ends all calls of this process that no client wants; not from a filter. */
 void ngx_mcp_call_cancel_all(void);
 
 

@@ -291,6 +291,7 @@ ngx_mcp_handshake_call(ngx_mcp_handshake_t *h, size_t len,
     }
 
     call->conf = h->conf;
+    call->wanted = 1;
     call->stub.endpoint = &h->endpoint;
     call->stub.headers = &h->headers;
     call->stub.body.data = (u_char *) h->body;
@@ -484,7 +485,7 @@ ngx_mcp_handshake_succeed(ngx_mcp_handshake_t *h)
 }
 
 
-/* NULL for a reason: may be tried again at once. */
+/* NULL for a reason: it is tried again when those that wait look next. */
 
 static void
 ngx_mcp_handshake_fail(ngx_mcp_handshake_t *h, const char *reason)
@@ -497,7 +498,9 @@ ngx_mcp_handshake_fail(ngx_mcp_handshake_t *h, const char *reason)
 
     ngx_mcp_revival_fail(&h->conf->policy, &h->ref, &h->rev, reason != NULL);
 
-    h->done(&h->ref);
+    if (reason != NULL) {
+        h->done(&h->ref);
+    }
 
     ngx_mcp_handshake_close(h);
 }

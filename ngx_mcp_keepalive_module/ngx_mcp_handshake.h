@@ -22,8 +22,8 @@
 typedef struct ngx_mcp_handshake_s  ngx_mcp_handshake_t;
 
 /*
- * The end, from the event loop.  The lease of the revival has been given back:
- * the session lives, or it failed, or it is to be tried again.
+ * The end, from the event loop.  The session lives, or it failed; not called if
+ * it is to be tried again.
  */
 typedef void (*ngx_mcp_handshake_done_pt)(ngx_mcp_session_ref_t *ref);
 
@@ -31,8 +31,8 @@ typedef void (*ngx_mcp_handshake_done_pt)(ngx_mcp_session_ref_t *ref);
 /*
  * Starts the handshake for the leased revival "rev" of session "ref", with the
  * headers of the client's request "r", of which nothing is needed afterwards.
- * NGX_OK: "done" will be called; NGX_ERROR: it will not, and the lease is given
- * back.
+ * NGX_OK: "done" may be called; NGX_ERROR: it will not.  The lease is given back
+ * in any case.
  */
 ngx_int_t ngx_mcp_handshake_start(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf, ngx_mcp_session_ref_t *ref,

@@ -214,6 +214,12 @@ ngx_mcp_revive_able(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
+#if (NGX_HTTP_CACHE)
+    if (r->cache) {
+        return 0;
+    }
+#endif
+
     return ctx->conf->policy.revive && r == r->main && ctx->revive == NULL
            && ctx->session.revival && !ctx->initialize && !ctx->unread
            && (r->method & (NGX_HTTP_POST|NGX_HTTP_GET))
