@@ -31,8 +31,8 @@ typedef void (*ngx_mcp_handshake_done_pt)(ngx_mcp_session_ref_t *ref);
 /*
  * Starts the handshake for the leased revival "rev" of session "ref", with the
  * headers of the client's request "r", of which nothing is needed afterwards.
- * NGX_OK: "done" may be called; NGX_ERROR: it will not.  The lease is given back
- * in any case.
+ * NGX_OK: "done" may be called; NGX_ERROR: it will not.  The lease is given
+ * back in any case.
  */
 ngx_int_t ngx_mcp_handshake_start(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf, ngx_mcp_session_ref_t *ref,
