@@ -409,7 +409,6 @@ sub stale_initialize {
     my ($home, $away) = $two->call->server eq $old->{name} ? ($old, $new)
                                                            : ($new, $old);
     my $before = $nginx->upstream('pair')->{sessions}{active};
-    my $stale = $two->session;
 
     $home->refuse(drop => 1);
     is($two->initialize->status, 200, 'initialize, its server is gone');
