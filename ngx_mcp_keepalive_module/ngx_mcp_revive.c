@@ -224,8 +224,7 @@ ngx_mcp_revive_able(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
            && ctx->session.revival && !ctx->initialize && !ctx->unread
            && (r->method & (NGX_HTTP_POST|NGX_HTTP_GET))
            && !r->request_body_no_buffering && r->content_handler
-           && !r->header_sent
-           && !(ngx_exiting || ngx_terminate);
+           && !r->header_sent;
 }
 
 
