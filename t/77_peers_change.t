@@ -259,17 +259,23 @@ sub resolved {
 
     # and back: it is somebody new
 
+    my $c;
+
     $first->forget;
     $dns->set(qw(127.0.0.2 127.0.0.3));
-    eventually(sub { (client($nginx)->initialize->server // '')
-                     eq $first->{name} }, 'resolve: the old address again', 5);
-    is($nginx->peer($first)->{state}, 'connecting',
-       'resolve: it has to prove itself');
+    eventually(sub { $c = client($nginx);
+                     return ($c->initialize->server // '') eq $first->{name} },
+               'resolve: the old address again', 5);
+    state_is($nginx, $first, 'connecting', 'resolve: it has to prove itself',
+             1);
     is(scalar(grep { $_->status != 404 }
               each_client($at{ $first->{name} }, ['call'])), 0,
        'resolve: its old sessions are lost');
     is(scalar(grep { $_->{misrouted} } $first->requests), 0,
        'resolve: it was not asked for them');
+
+    is($c->initialized->status, 202, 'resolve: its first session goes on');
+    is($c->call->status, 200, 'resolve: and on');
 
     # a mark and its end work as with any peer
 
