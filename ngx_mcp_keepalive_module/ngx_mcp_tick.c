@@ -12,6 +12,7 @@
 #include "ngx_mcp_connect.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_request.h"
+#include "ngx_mcp_stream.h"
 #include "ngx_mcp_tick.h"
 
 
@@ -130,6 +131,7 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
     }
 
     ngx_mcp_request_renew();
+    ngx_mcp_stream_tick();
 
     ngx_mcp_tick_schedule(&due);
 }

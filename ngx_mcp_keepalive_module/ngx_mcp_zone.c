@@ -16,7 +16,7 @@
 
 
 /* Moves on with every change of a record's layout. */
-#define NGX_MCP_ZONE_LAYOUT   1
+#define NGX_MCP_ZONE_LAYOUT   2
 
 #define NGX_MCP_TEXT_DATA     (NGX_MCP_SLOT_SIZE - sizeof(ngx_mcp_slot_t)     \
                                - sizeof(uint32_t))
@@ -407,6 +407,7 @@ ngx_mcp_zone_sweep(ngx_mcp_zone_t *zone)
         case NGX_MCP_SLOT_STATS:
         case NGX_MCP_SLOT_SESSION:
         case NGX_MCP_SLOT_ENDPOINT:
+        case NGX_MCP_SLOT_TALLY:
             sh->nused++;
             break;
 
