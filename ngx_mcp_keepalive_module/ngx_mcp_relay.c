@@ -94,11 +94,13 @@ ngx_mcp_relay_cut(ngx_http_request_t *r)
         return 0;
     }
 
-    if (c->read->error || u->error) {
-        return 1;
+    /* it was too slow, or the client has left */
+
+    if (c->read->timedout || r->connection->error || r->connection->timedout) {
+        return 0;
     }
 
     /* without a length or chunks the end of the connection is that of it all */
 
-    return c->read->eof && u->length != -1;
+    return c->read->error || !c->read->eof || u->length != -1;
 }

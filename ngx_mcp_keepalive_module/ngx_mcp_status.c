@@ -37,6 +37,7 @@ static json_t *ngx_mcp_status_counts(const ngx_mcp_status_count_t *c,
 static json_t *ngx_mcp_status_peers(ngx_mcp_policy_t *policy);
 static json_t *ngx_mcp_status_peer(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_copy_t *peer);
+static json_t *ngx_mcp_status_ends(ngx_mcp_tally_copy_t *tally);
 static json_t *ngx_mcp_status_keepalives(ngx_mcp_peer_copy_t *peer);
 static void ngx_mcp_status_set(json_t *object, const char *name, uint64_t n);
 static json_t *ngx_mcp_status_string(u_char *data, size_t len);
@@ -420,10 +421,34 @@ ngx_mcp_status_peer(ngx_mcp_policy_t *policy, ngx_mcp_peer_copy_t *peer)
     ngx_mcp_status_set(json, "reconnects", h->reconnects);
     ngx_mcp_status_set(json, "sessions", peer->nsessions);
     ngx_mcp_status_set(json, "streams", tally.open);
+    (void) json_object_set_new(json, "stream_ends",
+                               ngx_mcp_status_ends(&tally));
     (void) json_object_set_new(json, "representative",
                                json_boolean(peer->wrong < NGX_MCP_PEER_WRONG));
     (void) json_object_set_new(json, "keepalives",
                                ngx_mcp_status_keepalives(peer));
+
+    return json;
+}
+
+
+static json_t *
+ngx_mcp_status_ends(ngx_mcp_tally_copy_t *tally)
+{
+    json_t      *json;
+    uint64_t     sum;
+    ngx_uint_t   i;
+
+    sum = 0;
+    json = json_object();
+
+    for (i = 0; i < NGX_MCP_END_N; i++) {
+        ngx_mcp_status_set(json, ngx_mcp_tally_name(i), tally->end[i]);
+        sum += tally->end[i];
+    }
+
+    ngx_mcp_status_set(json, "count", sum);
+    ngx_mcp_status_set(json, "age_ms", tally->age_ms);
 
     return json;
 }

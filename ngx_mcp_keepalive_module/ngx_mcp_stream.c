@@ -962,7 +962,8 @@ ngx_mcp_stream_cleanup(void *data)
 
     ngx_queue_remove(&s->queue);
 
-    ngx_mcp_stream_decide(s, NGX_MCP_END_CLIENT);
+    ngx_mcp_stream_decide(s, s->request->connection->error
+                             ? NGX_MCP_END_CLIENT : NGX_MCP_END_CUT);
 
     tally = &s->peer->tally;
 

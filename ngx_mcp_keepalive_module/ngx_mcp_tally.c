@@ -51,6 +51,13 @@ typedef char  ngx_mcp_tally_slot_fits[
                   sizeof(ngx_mcp_tally_slot_t) <= NGX_MCP_SLOT_SIZE ? 1 : -1];
 
 
+/* in the order of ngx_mcp_end_t */
+
+static const char *const  ngx_mcp_tally_names[] = {
+    "client", "server", "cut", "timeout", "mark", "exit", "write"
+};
+
+
 void
 ngx_mcp_tally_tell(ngx_mcp_tally_t *t)
 {
@@ -304,4 +311,11 @@ ngx_mcp_tally_add(ngx_mcp_tally_t *t, ngx_mcp_tally_slot_t *ts)
     t->heartbeats = 0;
     t->age_ms = 0;
     ngx_memzero(t->end, sizeof(t->end));
+}
+
+
+const char *
+ngx_mcp_tally_name(ngx_mcp_end_t end)
+{
+    return ngx_mcp_tally_names[end];
 }

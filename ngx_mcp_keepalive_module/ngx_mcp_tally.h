@@ -19,7 +19,7 @@
 
 
 /* A worker's word is good for so long, and renewed after so long, in ms. */
-#define NGX_MCP_TALLY_LEASE     4000
+#define NGX_MCP_TALLY_LEASE     3000
 #define NGX_MCP_TALLY_RENEW     1000
 
 
@@ -87,6 +87,10 @@ void ngx_mcp_tally_tell(ngx_mcp_tally_t *tally);
 /* Copies what is known of a peer's streams, or zeroes.  Takes the lock. */
 void ngx_mcp_tally_copy(ngx_mcp_policy_t *policy, uint32_t peer,
     ngx_mcp_tally_copy_t *copy);
+
+
+/* The word for an end. */
+const char *ngx_mcp_tally_name(ngx_mcp_end_t end);
 
 
 #endif /* _NGX_MCP_TALLY_H_INCLUDED_ */

@@ -47,7 +47,8 @@ sub down {
 }
 
 
-# The bytes of an answer; the body in chunks that are cut as the list is.
+# The bytes of an answer; the body in chunks that are cut as the list is, with
+# times in ms between them.
 
 sub head {
     my (%h) = @_;
@@ -63,7 +64,7 @@ sub head {
 sub chunked {
     my (@body) = @_;
 
-    return map { /^\d+$/ ? $_ : sprintf("%x\r\n%s\r\n", length $_, $_) } @body;
+    return map { /^\d+$/ ? [$_] : sprintf("%x\r\n%s\r\n", length $_, $_) } @body;
 }
 
 
@@ -227,7 +228,7 @@ sub due {
          'in the answer to a call: one an interval');
 
     $fake->rule(times => 1, do => {
-        raw => [head() . "Content-Length: 9\r\n\r\n", 700, "data: 1\n\n"] });
+        raw => [head() . "Content-Length: 9\r\n\r\n", [700], "data: 1\n\n"] });
     $x = $c->start_call;
     is(body_when($x), "data: 1\n\n", 'none if the length is known');
     is($x->header('Content-Length'), 9, 'which stays');
@@ -364,7 +365,7 @@ sub forms {
     # a server that speaks 1.0
 
     $fake->rule(times => 1, do => {
-        raw => [head() . "\r\ndata: 1\n\n", 350, "data: 2\n\n"] });
+        raw => [head() . "\r\ndata: 1\n\n", [350], "data: 2\n\n"] });
     like(body_when(client($nginx)->start_get),
          qr/^data: 1\n\n(?::\n\n){2,}data: 2\n\n$/,
          'a server that ends by closing');

@@ -11,7 +11,7 @@ package MCP::FakeAnswer;
 #   reset       before, header, body: the same with a RST
 #   raw         bytes sent in place of an answer, the connection is closed
 #               (reset => 'raw': with a RST; keep => 'raw': not at all); a
-#               list: pause ms between each, or a number of ms between two
+#               list: pause ms between each, or [ms] between two
 #   status      HTTP status; headers: [[name, value], ...] added
 #   body        bytes of the body; body_bytes: size of a valid long answer
 #   type        Content-Type
@@ -68,8 +68,8 @@ sub raw {
     my @steps = [write => $first];
 
     for my $more (@more) {
-        if ($more =~ /^\d+$/) {
-            push @steps, [wait => $more];
+        if (ref $more) {
+            push @steps, [wait => $more->[0]];
             next;
         }
 
