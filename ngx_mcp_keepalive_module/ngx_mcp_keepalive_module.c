@@ -18,6 +18,7 @@
 #include "ngx_mcp_status.h"
 #include "ngx_mcp_stream.h"
 #include "ngx_mcp_stub.h"
+#include "ngx_mcp_tally.h"
 #include "ngx_mcp_tick.h"
 #include "ngx_mcp_upstream.h"
 
@@ -362,7 +363,7 @@ ngx_mcp_init_process(ngx_cycle_t *cycle)
     }
 
     ngx_mcp_request_init_process();
-    ngx_mcp_stream_init_process();
+    ngx_mcp_tally_init_process();
 
     return ngx_mcp_tick_init_process(cycle);
 }
@@ -371,6 +372,6 @@ ngx_mcp_init_process(ngx_cycle_t *cycle)
 static void
 ngx_mcp_exit_process(ngx_cycle_t *cycle)
 {
-    ngx_mcp_stream_exit_process();
+    ngx_mcp_tally_exit_process();
     ngx_mcp_stub_exit_process();
 }

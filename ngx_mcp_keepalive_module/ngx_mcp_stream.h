@@ -34,9 +34,4 @@ void ngx_mcp_stream_mark(ngx_mcp_srv_conf_t *conf, ngx_str_t *peer,
  */
 void ngx_mcp_stream_tick(void);
 
-/* Once a process. */
-void ngx_mcp_stream_init_process(void);
-void ngx_mcp_stream_exit_process(void);
-
-
 #endif /* _NGX_MCP_STREAM_H_INCLUDED_ */

@@ -58,6 +58,77 @@ static const char *const  ngx_mcp_tally_names[] = {
 };
 
 
+static ngx_queue_t  ngx_mcp_tallies;
+
+
+ngx_mcp_tally_t *
+ngx_mcp_tally_get(ngx_mcp_policy_t *policy, ngx_str_t *name)
+{
+    size_t            len;
+    ngx_str_t         none;
+    ngx_mcp_tally_t  *t;
+
+    if (name == NULL) {
+        ngx_str_null(&none);
+        name = &none;
+    }
+
+    len = ngx_min(name->len, NGX_MCP_PEER_NAME_MAX);
+
+    for (t = ngx_mcp_tally_next(NULL); t; t = ngx_mcp_tally_next(t)) {
+
+        if (t->policy == policy && t->name_len == len
+            && ngx_memcmp(t->name, name->data, len) == 0)
+        {
+            break;
+        }
+    }
+
+    if (t == NULL) {
+        t = ngx_pcalloc(ngx_cycle->pool, sizeof(ngx_mcp_tally_t));
+        if (t == NULL) {
+            return NULL;
+        }
+
+        t->policy = policy;
+        t->name_len = len;
+        ngx_memcpy(t->name, name->data, len);
+
+        ngx_queue_init(&t->streams);
+        ngx_queue_insert_tail(&ngx_mcp_tallies, &t->queue);
+    }
+
+    if (t->peer == 0) {
+        t->peer = ngx_mcp_peer_add(policy, name, 0);
+    }
+
+    return t;
+}
+
+
+ngx_mcp_tally_t *
+ngx_mcp_tally_next(ngx_mcp_tally_t *t)
+{
+    ngx_queue_t  *q;
+
+    q = ngx_queue_next(t ? &t->queue : &ngx_mcp_tallies);
+
+    return (q == ngx_queue_sentinel(&ngx_mcp_tallies))
+           ? NULL : ngx_queue_data(q, ngx_mcp_tally_t, queue);
+}
+
+
+void
+ngx_mcp_tally_tell_all(void)
+{
+    ngx_mcp_tally_t  *t;
+
+    for (t = ngx_mcp_tally_next(NULL); t; t = ngx_mcp_tally_next(t)) {
+        ngx_mcp_tally_tell(t);
+    }
+}
+
+
 void
 ngx_mcp_tally_tell(ngx_mcp_tally_t *t)
 {
@@ -318,4 +389,33 @@ const char *
 ngx_mcp_tally_name(ngx_mcp_end_t end)
 {
     return ngx_mcp_tally_names[end];
+}
+
+
+void
+ngx_mcp_tally_init_process(void)
+{
+    ngx_queue_init(&ngx_mcp_tallies);
+}
+
+
+void
+ngx_mcp_tally_exit_process(void)
+{
+    ngx_mcp_tally_t  *t;
+
+    if (ngx_mcp_tallies.next == NULL) {
+
+        /* not a worker */
+        return;
+    }
+
+    for (t = ngx_mcp_tally_next(NULL); t; t = ngx_mcp_tally_next(t)) {
+
+        t->changed |= (t->open || t->held);
+        t->open = 0;
+        t->held = 0;
+
+        ngx_mcp_tally_tell(t);
+    }
 }

@@ -37,10 +37,17 @@ typedef enum {
 } ngx_mcp_end_t;
 
 
-/* One worker's streams to one peer: now, and since the zone was told last. */
+/*
+ * One worker's streams from one peer: now, and since the zone was told last.
+ * Lives as long as the worker; there are no more of them than peers.
+ */
 
 typedef struct {
+    ngx_queue_t                 queue;      /* among the tallies */
+    ngx_queue_t                 streams;    /* for those who count */
     ngx_mcp_policy_t           *policy;
+    size_t                      name_len;   /* of the peer */
+    u_char                      name[NGX_MCP_PEER_NAME_MAX];
     uint32_t                    peer;       /* slot, 0: not known to the zone */
     uint32_t                    open;
     uint32_t                    held;
@@ -79,10 +86,20 @@ typedef struct {
 
 
 /*
+ * Finds or makes this worker's tally of the peer "name" (NULL: not known) of an
+ * upstream.  NULL: no memory.
+ */
+ngx_mcp_tally_t *ngx_mcp_tally_get(ngx_mcp_policy_t *policy, ngx_str_t *name);
+
+/* The tally after "tally" (NULL: the first); or NULL. */
+ngx_mcp_tally_t *ngx_mcp_tally_next(ngx_mcp_tally_t *tally);
+
+/*
  * Tells the zone, if there is anything to tell or the lease is to be renewed;
  * zeroes what has been added up.  Takes the lock.
  */
 void ngx_mcp_tally_tell(ngx_mcp_tally_t *tally);
+void ngx_mcp_tally_tell_all(void);
 
 /* Copies what is known of a peer's streams, or zeroes.  Takes the lock. */
 void ngx_mcp_tally_copy(ngx_mcp_policy_t *policy, uint32_t peer,
@@ -91,6 +108,10 @@ void ngx_mcp_tally_copy(ngx_mcp_policy_t *policy, uint32_t peer,
 
 /* The word for an end. */
 const char *ngx_mcp_tally_name(ngx_mcp_end_t end);
+
+/* Once a process; at its end nothing is open any more. */
+void ngx_mcp_tally_init_process(void);
+void ngx_mcp_tally_exit_process(void);
 
 
 #endif /* _NGX_MCP_TALLY_H_INCLUDED_ */

@@ -12,8 +12,12 @@
 
 #define RPC_SUBSCRIPTION  "io.modelcontextprotocol/subscriptionId"
 
+/* As far as a double tells one whole number from the next. */
+#define RPC_ID_MAX        9007199254740991.0
+
 
 static json_t *mcp_rpc_complete_message(json_t *request);
+static json_t *mcp_rpc_complete_id(json_t *id);
 static size_t mcp_rpc_complete_event(char *buf, size_t size, json_t *msg);
 
 
@@ -45,18 +49,46 @@ mcp_rpc_complete_message(json_t *request)
     json_t      *id;
     const char  *method;
 
-    id = json_object_get(request, "id");
     method = json_string_value(json_object_get(request, "method"));
 
-    if (method == NULL || strcmp(method, "subscriptions/listen") != 0
-        || (!json_is_string(id) && !json_is_number(id)))
+    if (method == NULL || strcmp(method, "subscriptions/listen") != 0) {
+        return NULL;
+    }
+
+    id = mcp_rpc_complete_id(json_object_get(request, "id"));
+
+    if (id == NULL) {
+        return NULL;
+    }
+
+    /* takes the one reference, and another one */
+
+    return json_pack("{s:s, s:O, s:{s:s, s:{s:o}}}", "jsonrpc", "2.0",
+                     "id", id, "result", "resultType", "complete",
+                     "_meta", RPC_SUBSCRIPTION, id);
+}
+
+
+/* Numbers are read as reals, but an id of 40 is not 40.0 to every client. */
+
+static json_t *
+mcp_rpc_complete_id(json_t *id)
+{
+    double  n;
+
+    if (json_is_string(id)) {
+        return json_incref(id);
+    }
+
+    n = json_number_value(id);
+
+    if (!json_is_number(id) || n > RPC_ID_MAX || n < -RPC_ID_MAX
+        || n != (double) (json_int_t) n)
     {
         return NULL;
     }
 
-    return json_pack("{s:s, s:O, s:{s:s, s:{s:O}}}", "jsonrpc", "2.0",
-                     "id", id, "result", "resultType", "complete",
-                     "_meta", RPC_SUBSCRIPTION, id);
+    return json_integer((json_int_t) n);
 }
 
 
