@@ -61,6 +61,7 @@ typedef struct {
 typedef struct {
     ngx_msec_t                      heartbeat;          /* 0: off */
     ngx_msec_t                      stream_timeout;
+    ngx_msec_t                      stream_hold;        /* 0: off */
 } ngx_mcp_loc_conf_t;
 
 

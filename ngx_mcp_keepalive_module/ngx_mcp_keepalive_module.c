@@ -11,6 +11,7 @@
 #include "ngx_mcp_call.h"
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_filter.h"
+#include "ngx_mcp_hold.h"
 #include "ngx_mcp_param.h"
 #include "ngx_mcp_peer.h"
 #include "ngx_mcp_request.h"
@@ -91,6 +92,13 @@ static ngx_command_t  ngx_mcp_commands[] = {
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_mcp_loc_conf_t, stream_timeout),
       NULL },
+
+    { ngx_string("mcp_stream_hold"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_mcp_param_time,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_mcp_loc_conf_t, stream_hold),
+      &ngx_mcp_off },
 
     { ngx_string("mcp_status"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
@@ -235,6 +243,7 @@ ngx_mcp_create_loc_conf(ngx_conf_t *cf)
 
     conf->heartbeat = NGX_CONF_UNSET_MSEC;
     conf->stream_timeout = NGX_CONF_UNSET_MSEC;
+    conf->stream_hold = NGX_CONF_UNSET_MSEC;
 
     return conf;
 }
@@ -249,6 +258,7 @@ ngx_mcp_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_msec_value(conf->heartbeat, prev->heartbeat, 20000);
     ngx_conf_merge_msec_value(conf->stream_timeout, prev->stream_timeout,
                               3600000);
+    ngx_conf_merge_msec_value(conf->stream_hold, prev->stream_hold, 30000);
 
     return NGX_CONF_OK;
 }
@@ -364,6 +374,7 @@ ngx_mcp_init_process(ngx_cycle_t *cycle)
 
     ngx_mcp_request_init_process();
     ngx_mcp_tally_init_process();
+    ngx_mcp_hold_init_process();
 
     return ngx_mcp_tick_init_process(cycle);
 }

@@ -10,6 +10,7 @@
 
 #include "ngx_mcp_call.h"
 #include "ngx_mcp_connect.h"
+#include "ngx_mcp_hold.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_stream.h"
@@ -132,6 +133,7 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
 
     ngx_mcp_request_renew();
     ngx_mcp_stream_tick();
+    ngx_mcp_hold_tick();
 
     ngx_mcp_tick_schedule(&due);
 }

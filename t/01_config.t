@@ -45,7 +45,8 @@ for my $text (@good) {
 
 for my $part (qw(http server location)) {
     for my $text ('mcp_heartbeat 20s;', 'mcp_heartbeat off;',
-                  'mcp_heartbeat 100ms;', 'mcp_stream_timeout 100ms;',
+                  'mcp_heartbeat 100ms;', 'mcp_stream_hold off;',
+                  'mcp_stream_hold 30s;', 'mcp_stream_timeout 100ms;',
                   'mcp_heartbeat 1m; mcp_stream_timeout 1h;')
     {
         my ($passed, $said) = MCP::Nginx->config_test(
@@ -167,7 +168,7 @@ refused('mcp_status with two', 'mcp_status', ['arguments'],
 refused('mcp_status in a server', 'mcp_status', ['not allowed'],
         server => 'mcp_status;');
 
-for my $name (qw(mcp_heartbeat mcp_stream_timeout)) {
+for my $name (qw(mcp_heartbeat mcp_stream_timeout mcp_stream_hold)) {
     for my $value (qw(50ms 99ms 0 -1s soon 99999999999999999999s),
                    $name eq 'mcp_stream_timeout' ? 'off' : 'of')
     {
