@@ -58,6 +58,15 @@ typedef struct {
 } ngx_mcp_main_conf_t;
 
 
+/* of a location; times in ms */
+
+typedef struct {
+    ngx_msec_t                      heartbeat;          /* 0: off */
+    ngx_msec_t                      stream_timeout;
+    ngx_msec_t                      stream_hold;        /* 0: off */
+} ngx_mcp_loc_conf_t;
+
+
 extern ngx_module_t  ngx_mcp_keepalive_module;
 
 

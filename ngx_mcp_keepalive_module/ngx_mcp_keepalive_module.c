@@ -13,11 +13,15 @@
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_filter.h"
 #include "ngx_mcp_gate.h"
+#include "ngx_mcp_hold.h"
+#include "ngx_mcp_param.h"
 #include "ngx_mcp_peer.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_session.h"
 #include "ngx_mcp_status.h"
+#include "ngx_mcp_stream.h"
 #include "ngx_mcp_stub.h"
+#include "ngx_mcp_tally.h"
 #include "ngx_mcp_tick.h"
 #include "ngx_mcp_upstream.h"
 #include "ngx_mcp_view.h"
@@ -27,6 +31,8 @@ static char *ngx_mcp_keepalive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 static void *ngx_mcp_create_main_conf(ngx_conf_t *cf);
 static char *ngx_mcp_init_main_conf(ngx_conf_t *cf, void *conf);
 static void *ngx_mcp_create_srv_conf(ngx_conf_t *cf);
+static void *ngx_mcp_create_loc_conf(ngx_conf_t *cf);
+static char *ngx_mcp_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
 static ngx_int_t ngx_mcp_init(ngx_conf_t *cf);
 static ngx_int_t ngx_mcp_init_module(ngx_cycle_t *cycle);
 static void ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf);
@@ -34,6 +40,11 @@ static ngx_int_t ngx_mcp_register_peer(ngx_mcp_srv_conf_t *conf,
     ngx_str_t *name);
 static ngx_int_t ngx_mcp_init_process(ngx_cycle_t *cycle);
 static void ngx_mcp_exit_process(ngx_cycle_t *cycle);
+
+
+/* for a time that may be "off" */
+
+static ngx_uint_t  ngx_mcp_off = 1;
 
 
 static ngx_command_t  ngx_mcp_commands[] = {
@@ -80,6 +91,27 @@ static ngx_command_t  ngx_mcp_commands[] = {
       0,
       NULL },
 
+    { ngx_string("mcp_heartbeat"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_mcp_param_time,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_mcp_loc_conf_t, heartbeat),
+      &ngx_mcp_off },
+
+    { ngx_string("mcp_stream_timeout"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_mcp_param_time,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_mcp_loc_conf_t, stream_timeout),
+      NULL },
+
+    { ngx_string("mcp_stream_hold"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_mcp_param_time,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_mcp_loc_conf_t, stream_hold),
+      &ngx_mcp_off },
+
     { ngx_string("mcp_status"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_mcp_status_directive,
@@ -101,8 +133,8 @@ static ngx_http_module_t  ngx_mcp_module_ctx = {
     ngx_mcp_create_srv_conf,               /* create server configuration */
     NULL,                                  /* merge server configuration */
 
-    NULL,                                  /* create location configuration */
-    NULL                                   /* merge location configuration */
+    ngx_mcp_create_loc_conf,               /* create location configuration */
+    ngx_mcp_merge_loc_conf                 /* merge location configuration */
 };
 
 
@@ -213,6 +245,39 @@ ngx_mcp_create_srv_conf(ngx_conf_t *cf)
 }
 
 
+static void *
+ngx_mcp_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_mcp_loc_conf_t  *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_mcp_loc_conf_t));
+    if (conf == NULL) {
+        return NULL;
+    }
+
+    conf->heartbeat = NGX_CONF_UNSET_MSEC;
+    conf->stream_timeout = NGX_CONF_UNSET_MSEC;
+    conf->stream_hold = NGX_CONF_UNSET_MSEC;
+
+    return conf;
+}
+
+
+static char *
+ngx_mcp_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_mcp_loc_conf_t *prev = parent;
+    ngx_mcp_loc_conf_t *conf = child;
+
+    ngx_conf_merge_msec_value(conf->heartbeat, prev->heartbeat, 20000);
+    ngx_conf_merge_msec_value(conf->stream_timeout, prev->stream_timeout,
+                              3600000);
+    ngx_conf_merge_msec_value(conf->stream_hold, prev->stream_hold, 30000);
+
+    return NGX_CONF_OK;
+}
+
+
 static ngx_int_t
 ngx_mcp_init(ngx_conf_t *cf)
 {
@@ -230,6 +295,7 @@ ngx_mcp_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    ngx_mcp_stream_init();
     ngx_mcp_filter_init();
 
     if (ngx_mcp_alias_init(cf) != NGX_OK || ngx_mcp_gate_init(cf) != NGX_OK) {
@@ -344,6 +410,8 @@ ngx_mcp_init_process(ngx_cycle_t *cycle)
     }
 
     ngx_mcp_request_init_process();
+    ngx_mcp_tally_init_process();
+    ngx_mcp_hold_init_process();
 
     return ngx_mcp_tick_init_process(cycle);
 }
@@ -352,6 +420,7 @@ ngx_mcp_init_process(ngx_cycle_t *cycle)
 static void
 ngx_mcp_exit_process(ngx_cycle_t *cycle)
 {
+    ngx_mcp_tally_exit_process();
     ngx_mcp_stub_exit_process();
     ngx_mcp_view_exit_process();
 }

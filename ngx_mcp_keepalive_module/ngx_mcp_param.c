@@ -249,6 +249,42 @@ ngx_mcp_param_msec(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
 }
 
 
+char *
+ngx_mcp_param_time(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_int_t    ms;
+    ngx_str_t   *value;
+    ngx_msec_t  *field;
+
+    field = (ngx_msec_t *) ((char *) conf + cmd->offset);
+
+    if (*field != NGX_CONF_UNSET_MSEC) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (cmd->post && ngx_strcmp(value[1].data, "off") == 0) {
+        *field = 0;
+        return NGX_CONF_OK;
+    }
+
+    ms = ngx_parse_time(&value[1], 0);
+
+    if (ms == NGX_ERROR || ms < NGX_MCP_TIME_MIN) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid value \"%V\" in \"%V\" directive, it must "
+                           "be %sa time of at least 100ms", &value[1],
+                           &cmd->name, cmd->post ? "\"off\" or " : "");
+        return NGX_CONF_ERROR;
+    }
+
+    *field = ms;
+
+    return NGX_CONF_OK;
+}
+
+
 static const char *
 ngx_mcp_param_method(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
     const ngx_mcp_param_t *param)

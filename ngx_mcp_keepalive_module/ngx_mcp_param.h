@@ -45,4 +45,11 @@ char *ngx_mcp_param_parse(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
     const ngx_mcp_param_t *params, ngx_uint_t first);
 
 
+/*
+ * Directive handler for a time of 100ms or more, the ngx_msec_t at cmd->offset;
+ * with a cmd->post it may be "off", which is 0.
+ */
+char *ngx_mcp_param_time(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+
 #endif /* _NGX_MCP_PARAM_H_INCLUDED_ */

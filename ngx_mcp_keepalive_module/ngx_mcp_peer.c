@@ -9,6 +9,7 @@
 #include <ngx_event.h>
 
 #include "ngx_mcp_peer.h"
+#include "ngx_mcp_tally.h"
 
 
 /* A peer gone for so long is forgotten, in ms. */
@@ -462,6 +463,7 @@ ngx_mcp_peer_reap(ngx_mcp_policy_t *policy, uint32_t slot)
         stats = ngx_mcp_zone_slot(zone, peer->stats, NGX_MCP_SLOT_STATS);
 
         if (stats != NULL) {
+            ngx_mcp_tally_forget(zone, stats);
             ngx_mcp_zone_free(zone, stats);
         }
 

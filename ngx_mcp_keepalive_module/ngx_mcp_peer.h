@@ -126,6 +126,7 @@ typedef struct {
 typedef struct {
     ngx_mcp_slot_t              slot;
     uint32_t                    peer;       /* whose they are */
+    uint32_t                    tally;      /* slot, of its streams */
     uint64_t                    sent;
     uint64_t                    bytes;
     uint64_t                    verdict[MCP_VERDICT_N];

@@ -11,6 +11,7 @@
 #include <ngx_core.h>
 
 #include "ngx_mcp_record.h"
+#include "ngx_mcp_tally.h"
 
 
 static void ngx_mcp_rebuild_unmark(ngx_mcp_zone_t *zone);
@@ -23,6 +24,7 @@ static ngx_uint_t ngx_mcp_rebuild_session(ngx_mcp_zone_t *zone,
 static void ngx_mcp_rebuild_revival(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s);
 static void ngx_mcp_rebuild_order(ngx_mcp_zone_t *zone);
+static void ngx_mcp_rebuild_tallies(ngx_mcp_zone_t *zone);
 static void ngx_mcp_rebuild_share(ngx_mcp_zone_t *zone);
 static void ngx_mcp_rebuild_drop(ngx_mcp_slot_t *slot);
 
@@ -42,6 +44,8 @@ ngx_mcp_session_rebuild(ngx_mcp_zone_t *zone)
     dropped += ngx_mcp_rebuild_sessions(zone);
 
     ngx_mcp_rebuild_order(zone);
+
+    ngx_mcp_rebuild_tallies(zone);
 
     ngx_mcp_zone_sweep(zone);
 
@@ -309,6 +313,40 @@ ngx_mcp_rebuild_order(ngx_mcp_zone_t *zone)
 
         s->wake.key = ngx_max(s->use_ms, now);
         ngx_rbtree_insert(tree, &s->wake);
+    }
+}
+
+
+/*
+ * What workers say of their streams now is dropped, and they say it again; what
+ * was added up stays, if its peer does.
+ */
+
+static void
+ngx_mcp_rebuild_tallies(ngx_mcp_zone_t *zone)
+{
+    uint32_t               i;
+    ngx_mcp_peer_slot_t   *peer;
+    ngx_mcp_stats_slot_t  *stats;
+    ngx_mcp_tally_slot_t  *ts;
+
+    for (i = 1; i <= zone->sh->top; i++) {
+
+        ts = ngx_mcp_zone_slot(zone, i, NGX_MCP_SLOT_TALLY);
+        if (ts == NULL) {
+            continue;
+        }
+
+        peer = ngx_mcp_zone_slot(zone, ts->peer, NGX_MCP_SLOT_PEER);
+        stats = peer ? ngx_mcp_zone_slot(zone, peer->stats, NGX_MCP_SLOT_STATS)
+                     : NULL;
+
+        if (stats == NULL || stats->tally != i) {
+            ngx_mcp_rebuild_drop(&ts->slot);
+            continue;
+        }
+
+        ts->workers = 0;
     }
 }
 

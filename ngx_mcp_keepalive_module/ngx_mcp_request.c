@@ -72,14 +72,19 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
     ctx = ngx_http_get_module_ctx(r, ngx_mcp_keepalive_module);
 
     if (ctx == NULL) {
-        cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_mcp_ctx_t));
+        cln = ngx_pool_cleanup_add(r->pool, 0);
         if (cln == NULL) {
             return NGX_ERROR;
         }
 
-        ctx = cln->data;
-        ngx_memzero(ctx, sizeof(ngx_mcp_ctx_t));
+        /* in the pool it would make many a stream need another block of it */
 
+        ctx = ngx_calloc(sizeof(ngx_mcp_ctx_t), r->connection->log);
+        if (ctx == NULL) {
+            return NGX_ERROR;
+        }
+
+        cln->data = ctx;
         cln->handler = ngx_mcp_request_cleanup;
         ngx_http_set_ctx(r, ctx, ngx_mcp_keepalive_module);
 
@@ -693,4 +698,5 @@ static void
 ngx_mcp_request_cleanup(void *data)
 {
     ngx_mcp_request_end(data);
+    ngx_free(data);
 }

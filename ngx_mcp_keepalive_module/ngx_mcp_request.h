@@ -80,6 +80,8 @@ typedef struct {
     ngx_mcp_session_pin_t           session;
 
     void                           *call;   /* ngx_mcp_call_t, if our own */
+    void                           *events; /* ngx_mcp_flow_t, of an answer
+                                             * that is an event stream */
 
     mcp_rpc_reader_t               *reader; /* of an answer too long to hold */
     ngx_buf_t                      *held;   /* body of an answer that is held

@@ -13,6 +13,7 @@
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_peer.h"
 #include "ngx_mcp_status.h"
+#include "ngx_mcp_tally.h"
 
 
 /* A counter of the page and its place in the zone. */
@@ -30,11 +31,13 @@ static json_t *ngx_mcp_status_json(ngx_mcp_main_conf_t *mcf);
 static json_t *ngx_mcp_status_zones(ngx_mcp_main_conf_t *mcf);
 static json_t *ngx_mcp_status_upstreams(ngx_mcp_main_conf_t *mcf);
 static json_t *ngx_mcp_status_upstream(ngx_mcp_srv_conf_t *conf);
+static void ngx_mcp_status_open(ngx_mcp_policy_t *policy, uint64_t *count);
 static json_t *ngx_mcp_status_counts(const ngx_mcp_status_count_t *c,
     uint64_t *count);
 static json_t *ngx_mcp_status_peers(ngx_mcp_policy_t *policy);
 static json_t *ngx_mcp_status_peer(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_copy_t *peer);
+static json_t *ngx_mcp_status_ends(ngx_mcp_tally_copy_t *tally);
 static json_t *ngx_mcp_status_keepalives(ngx_mcp_peer_copy_t *peer);
 static void ngx_mcp_status_set(json_t *object, const char *name, uint64_t n);
 static json_t *ngx_mcp_status_string(u_char *data, size_t len);
@@ -299,6 +302,7 @@ ngx_mcp_status_upstream(ngx_mcp_srv_conf_t *conf)
     policy = &conf->policy;
 
     ngx_mcp_peer_upstream_copy(policy, count);
+    ngx_mcp_status_open(policy, count);
 
     json = json_object();
 
@@ -316,6 +320,28 @@ ngx_mcp_status_upstream(ngx_mcp_srv_conf_t *conf)
     (void) json_object_set_new(json, "peers", ngx_mcp_status_peers(policy));
 
     return json;
+}
+
+
+/* What is open now is the sum of what the workers say, peer by peer. */
+
+static void
+ngx_mcp_status_open(ngx_mcp_policy_t *policy, uint64_t *count)
+{
+    ngx_mcp_peer_copy_t   peer;
+    ngx_mcp_tally_copy_t  tally;
+
+    count[NGX_MCP_COUNT_OPEN] = 0;
+    count[NGX_MCP_COUNT_HELD] = 0;
+
+    peer.slot = 0;
+
+    while (ngx_mcp_peer_next(policy, peer.slot, &peer) == NGX_OK) {
+        ngx_mcp_tally_copy(policy, peer.slot, &tally);
+
+        count[NGX_MCP_COUNT_OPEN] += tally.open;
+        count[NGX_MCP_COUNT_HELD] += tally.held;
+    }
 }
 
 
@@ -360,9 +386,12 @@ ngx_mcp_status_peers(ngx_mcp_policy_t *policy)
 static json_t *
 ngx_mcp_status_peer(ngx_mcp_policy_t *policy, ngx_mcp_peer_copy_t *peer)
 {
-    json_t        *json;
-    uint64_t       now, next;
-    mcp_health_t  *h;
+    json_t                *json;
+    uint64_t               now, next;
+    mcp_health_t          *h;
+    ngx_mcp_tally_copy_t   tally;
+
+    ngx_mcp_tally_copy(policy, peer->slot, &tally);
 
     h = &peer->health;
     now = ngx_current_msec;
@@ -389,11 +418,35 @@ ngx_mcp_status_peer(ngx_mcp_policy_t *policy, ngx_mcp_peer_copy_t *peer)
     ngx_mcp_status_set(json, "parks", h->parks);
     ngx_mcp_status_set(json, "reconnects", h->reconnects);
     ngx_mcp_status_set(json, "sessions", peer->nsessions);
-    ngx_mcp_status_set(json, "streams", 0);
+    ngx_mcp_status_set(json, "streams", tally.open);
+    (void) json_object_set_new(json, "stream_ends",
+                               ngx_mcp_status_ends(&tally));
     (void) json_object_set_new(json, "representative",
                                json_boolean(peer->wrong < NGX_MCP_PEER_WRONG));
     (void) json_object_set_new(json, "keepalives",
                                ngx_mcp_status_keepalives(peer));
+
+    return json;
+}
+
+
+static json_t *
+ngx_mcp_status_ends(ngx_mcp_tally_copy_t *tally)
+{
+    json_t      *json;
+    uint64_t     sum;
+    ngx_uint_t   i;
+
+    sum = 0;
+    json = json_object();
+
+    for (i = 0; i < NGX_MCP_END_N; i++) {
+        ngx_mcp_status_set(json, ngx_mcp_tally_name(i), tally->end[i]);
+        sum += tally->end[i];
+    }
+
+    ngx_mcp_status_set(json, "count", sum);
+    ngx_mcp_status_set(json, "age_ms", tally->age_ms);
 
     return json;
 }

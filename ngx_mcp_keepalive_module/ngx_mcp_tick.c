@@ -11,10 +11,12 @@
 #include "ngx_mcp_call.h"
 #include "ngx_mcp_connect.h"
 #include "ngx_mcp_endpoint.h"
+#include "ngx_mcp_hold.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_revive.h"
 #include "ngx_mcp_rr.h"
+#include "ngx_mcp_stream.h"
 #include "ngx_mcp_sweep.h"
 #include "ngx_mcp_tick.h"
 
@@ -39,6 +41,7 @@ static ngx_msec_t ngx_mcp_tick_max(void);
 static void ngx_mcp_tick_soon(void);
 static void ngx_mcp_tick_handler(ngx_event_t *ev);
 static void ngx_mcp_tick_peers(void);
+static void ngx_mcp_tick_marked(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_reap(ngx_mcp_policy_t *policy);
 static void ngx_mcp_tick_schedule(ngx_mcp_due_t *due);
@@ -162,6 +165,8 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
     }
 
     ngx_mcp_request_renew();
+    ngx_mcp_stream_tick();
+    ngx_mcp_hold_tick();
 
     ngx_mcp_tick_schedule(&due);
 }
@@ -211,6 +216,7 @@ ngx_mcp_tick_peers(void)
 
     for (i = 0; i < ngx_mcp_tick_conf->upstreams.nelts; i++) {
         ngx_mcp_tick_list(conf[i]);
+        ngx_mcp_tick_marked(conf[i]);
         ngx_mcp_sweep(&conf[i]->policy);
     }
 
@@ -237,6 +243,31 @@ ngx_mcp_tick_reap(ngx_mcp_policy_t *policy)
     for (i = 0; i < view->n; i++) {
         if (view->peers[i].gone) {
             ngx_mcp_peer_reap(policy, view->peers[i].slot);
+        }
+    }
+}
+
+
+/* Of a peer marked since, the notification streams end as well. */
+
+static void
+ngx_mcp_tick_marked(ngx_mcp_srv_conf_t *conf)
+{
+    ngx_str_t             name;
+    ngx_uint_t            i;
+    ngx_mcp_view_t       *view;
+    ngx_mcp_peer_view_t  *peer;
+
+    view = ngx_mcp_view(&conf->policy);
+
+    for (i = 0; i < view->n; i++) {
+        peer = &view->peers[i];
+
+        if (peer->mark && peer->mark >= view->swept) {
+            name.data = peer->name;
+            name.len = peer->name_len;
+
+            ngx_mcp_stream_mark(conf, &name, peer->mark);
         }
     }
 }

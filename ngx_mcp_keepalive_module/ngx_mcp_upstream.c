@@ -10,6 +10,7 @@
 
 #include "ngx_mcp_alias.h"
 #include "ngx_mcp_evidence.h"
+#include "ngx_mcp_hold.h"
 #include "ngx_mcp_intercept.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_route.h"
@@ -234,8 +235,22 @@ ngx_mcp_upstream_client(ngx_http_request_t *r,
 static void
 ngx_mcp_upstream_answer(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
+    ngx_mcp_answer_t  answer;
+
+    answer = ctx->answer;
+
     if (r != r->main) {
         ctx->answer = NGX_MCP_ANSWER_NONE;
+
+    } else if (answer == NGX_MCP_ANSWER_UNAVAILABLE && ctx->pin.len) {
+
+        /* a stream of a session we know may wait for its server */
+
+        ctx->answer = NGX_MCP_ANSWER_NONE;
+
+        if (ngx_mcp_hold_start(r, ctx->conf, &ctx->pin) == NGX_DECLINED) {
+            ctx->answer = answer;
+        }
     }
 
     r->error_page = ctx->answer ? 1 : ctx->error_page;

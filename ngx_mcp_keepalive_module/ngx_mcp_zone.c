@@ -408,6 +408,7 @@ ngx_mcp_zone_sweep(ngx_mcp_zone_t *zone)
         case NGX_MCP_SLOT_SESSION:
         case NGX_MCP_SLOT_ENDPOINT:
         case NGX_MCP_SLOT_REVIVAL:
+        case NGX_MCP_SLOT_TALLY:
             sh->nused++;
             break;
 

@@ -43,8 +43,10 @@
 #define NGX_MCP_SLOT_SESSION   0x6d637034
 #define NGX_MCP_SLOT_ENDPOINT  0x6d637035
 #define NGX_MCP_SLOT_TEXT      0x6d637036
-#define NGX_MCP_SLOT_REVIVAL   0x6d637038
+#define NGX_MCP_SLOT_REVIVAL   0x6d63703a
 #define NGX_MCP_SLOT_MARKED    0x6d637037   /* a text met by the rebuild */
+#define NGX_MCP_SLOT_TALLY     0x6d637038
+#define NGX_MCP_SLOT_WORKERS   0x6d637039
 
 
 typedef struct {

@@ -41,6 +41,22 @@ for my $text (@good) {
 }
 
 
+# ---- and elsewhere ----
+
+for my $part (qw(http server location)) {
+    for my $text ('mcp_heartbeat 20s;', 'mcp_heartbeat off;',
+                  'mcp_heartbeat 100ms;', 'mcp_stream_hold off;',
+                  'mcp_stream_hold 30s;', 'mcp_stream_timeout 100ms;',
+                  'mcp_heartbeat 1m; mcp_stream_timeout 1h;')
+    {
+        my ($passed, $said) = MCP::Nginx->config_test(
+            servers => ['127.0.0.1:1'], upstream => "$ka;", $part => $text);
+
+        ok($passed, "good in $part: $text") or diag($said);
+    }
+}
+
+
 # ---- bad ones: [what stands in the upstream, the directive, words] ----
 
 my @bad = (
@@ -151,6 +167,23 @@ refused('mcp_status with two', 'mcp_status', ['arguments'],
         location => 'mcp_status json html;');
 refused('mcp_status in a server', 'mcp_status', ['not allowed'],
         server => 'mcp_status;');
+
+for my $name (qw(mcp_heartbeat mcp_stream_timeout mcp_stream_hold)) {
+    for my $value (qw(50ms 99ms 0 -1s soon 99999999999999999999s),
+                   $name eq 'mcp_stream_timeout' ? 'off' : 'of')
+    {
+        refused("$name $value", $name, [$value, 'at least 100ms'],
+                location => "$name $value;");
+    }
+
+    refused("$name empty", $name, ['100ms'], location => "$name '';");
+    refused("$name with two", $name, ['arguments'],
+            location => "$name 1s 2s;");
+    refused("$name twice", $name, ['duplicate'],
+            location => "$name 1s; $name 2s;");
+    refused("$name in an upstream", $name, ['not allowed'],
+            upstream => "$ka; $name 1s;");
+}
 
 my $two = 'upstream two { server 127.0.0.1:2; %s }';
 

@@ -10,7 +10,8 @@ package MCP::FakeAnswer;
 #   close       before, header, body: end the connection there
 #   reset       before, header, body: the same with a RST
 #   raw         bytes sent in place of an answer, the connection is closed
-#               (reset => 'raw': with a RST); a list: pause ms between each
+#               (reset => 'raw': with a RST; keep => 'raw': not at all); a
+#               list: pause ms between each, or [ms] between two
 #   status      HTTP status; headers: [[name, value], ...] added
 #   body        bytes of the body; body_bytes: size of a valid long answer
 #   type        Content-Type
@@ -76,12 +77,23 @@ sub chopped {
 sub raw {
     my ($do) = @_;
 
-    my @pause = [wait => $do->{pause} // 10];
-    my $end = ($do->{reset} // '') eq 'raw' ? 'reset' : 'close';
+    my $pause = [wait => $do->{pause} // 10];
+    my $end = ($do->{reset} // '') eq 'raw' ? 'reset'
+            : ($do->{keep} // '') eq 'raw' ? 'done' : 'close';
     my ($first, @more) = ref $do->{raw} ? @{ $do->{raw} } : $do->{raw};
+    my @steps = [write => $first];
 
-    return [write => $first], (map { @pause, [write => $_] } @more),
-           $end eq 'reset' ? @pause : (), [$end];
+    for my $more (@more) {
+        if (ref $more) {
+            push @steps, [wait => $more->[0]];
+            next;
+        }
+
+        push @steps, $pause if $steps[-1][0] eq 'write';
+        push @steps, [write => $more];
+    }
+
+    return @steps, $end eq 'reset' ? $pause : (), [$end];
 }
 
 
