@@ -76,6 +76,13 @@ ngx_mcp_route_get(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     avoid = ngx_mcp_route_avoid(ctx);
     rc = ngx_mcp_rr_steer(us, pc, data, &ctx->steered, avoid, view);
 
+    /* one on trial is better than one that is degraded, and that than none */
+
+    if (rc == NGX_DECLINED) {
+        avoid = ngx_mcp_route_down_or_parked;
+        rc = ngx_mcp_rr_steer(us, pc, data, &ctx->steered, avoid, view);
+    }
+
     if (rc == NGX_DECLINED) {
         avoid = ngx_mcp_route_desperate;
         rc = ngx_mcp_rr_steer(us, pc, data, &ctx->steered, avoid, view);

@@ -266,12 +266,14 @@ ngx_int_t
 ngx_mcp_rr_pick(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
     void *data, ngx_mcp_rr_avoid_pt avoid, void *ctx)
 {
-    ngx_int_t                      rc;
-    ngx_uint_t                     n, best_n;
-    ngx_http_upstream_rr_peer_t   *peer, *best;
-    ngx_http_upstream_rr_peers_t  *peers;
+    ngx_int_t                          rc;
+    ngx_uint_t                         n, best_n;
+    ngx_http_upstream_rr_peer_t       *peer, *best;
+    ngx_http_upstream_rr_peers_t      *peers;
+    ngx_http_upstream_rr_peer_data_t  *rrp;
 
     rc = NGX_BUSY;
+    rrp = data;
 
     pc->cached = 0;
     pc->connection = NULL;
@@ -286,6 +288,7 @@ ngx_mcp_rr_pick(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
         for (peer = peers->peer, n = 0; peer; peer = peer->next, n++) {
 
             if (ngx_mcp_rr_free(peer) && !avoid(ctx, &peer->name)
+                && (peers != rrp->peers || !ngx_mcp_rr_tried(rrp, n))
                 && (best == NULL
                     || peer->conns * best->weight
                        < best->conns * peer->weight))
