@@ -16,7 +16,7 @@
 
 
 /* Moves on with every change of a record's layout. */
-#define NGX_MCP_ZONE_LAYOUT   1
+#define NGX_MCP_ZONE_LAYOUT   2
 
 #define NGX_MCP_TEXT_DATA     (NGX_MCP_SLOT_SIZE - sizeof(ngx_mcp_slot_t)     \
                                - sizeof(uint32_t))
