@@ -47,7 +47,7 @@ static ngx_int_t ngx_mcp_status_send(ngx_http_request_t *r, ngx_str_t *text);
 
 /* in the order of mcp_format_t */
 
-static ngx_mcp_status_format_t  ngx_mcp_status_formats[] = {
+static ngx_mcp_status_format_t  ngx_mcp_status_table[] = {
     { ngx_string("json"), MCP_FORMAT_JSON, ngx_mcp_status_only_json },
     { ngx_string("prometheus"), MCP_FORMAT_PROMETHEUS,
       ngx_mcp_status_only_prometheus },
@@ -65,7 +65,7 @@ ngx_mcp_status_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    for (f = ngx_mcp_status_formats; f->name.len; f++) {
+    for (f = ngx_mcp_status_table; f->name.len; f++) {
         if (clcf->handler == f->handler) {
             return "is duplicate";
         }
@@ -108,21 +108,24 @@ ngx_mcp_status_any(ngx_http_request_t *r)
 static ngx_int_t
 ngx_mcp_status_only_json(ngx_http_request_t *r)
 {
-    return ngx_mcp_status_handler(r, ngx_mcp_status_formats + MCP_FORMAT_JSON);
+    return ngx_mcp_status_handler(r,
+                                  &ngx_mcp_status_table[MCP_FORMAT_JSON]);
 }
 
 
 static ngx_int_t
 ngx_mcp_status_only_prometheus(ngx_http_request_t *r)
 {
-    return ngx_mcp_status_handler(r, ngx_mcp_status_formats + MCP_FORMAT_PROMETHEUS);
+    return ngx_mcp_status_handler(r,
+                                  &ngx_mcp_status_table[MCP_FORMAT_PROMETHEUS]);
 }
 
 
 static ngx_int_t
 ngx_mcp_status_only_html(ngx_http_request_t *r)
 {
-    return ngx_mcp_status_handler(r, ngx_mcp_status_formats + MCP_FORMAT_HTML);
+    return ngx_mcp_status_handler(r,
+                                  &ngx_mcp_status_table[MCP_FORMAT_HTML]);
 }
 
 
@@ -183,7 +186,7 @@ ngx_mcp_status_format(ngx_str_t *name)
 {
     ngx_mcp_status_format_t  *f;
 
-    for (f = ngx_mcp_status_formats; f->name.len; f++) {
+    for (f = ngx_mcp_status_table; f->name.len; f++) {
 
         if (name->len == f->name.len
             && ngx_strncmp(name->data, f->name.data, name->len) == 0)
