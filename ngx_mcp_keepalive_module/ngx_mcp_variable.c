@@ -583,14 +583,10 @@ ngx_mcp_variable_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return MCP_VERDICT_PEER_DOWN;
     }
 
-    if (ctx->judged) {
-        return ctx->verdict;
-    }
-
     u = ngx_mcp_variable_upstream(r, ctx);
 
     if (u == NULL) {
-        return MCP_VERDICT_N;
+        return ctx->judged ? ctx->verdict : MCP_VERDICT_N;
     }
 
     ngx_memzero(&facts, sizeof(mcp_facts_t));
@@ -618,6 +614,10 @@ ngx_mcp_variable_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
             || facts.status == NGX_HTTP_NOT_IMPLEMENTED))
     {
         return MCP_VERDICT_UNSUPPORTED;
+    }
+
+    if (ctx->judged) {
+        return ctx->verdict;
     }
 
     h = u->headers_in.content_type;
