@@ -63,8 +63,9 @@ fuzz:		## fuzz the pure code (SECONDS=60 for each target)
 coverage:	## branch coverage of the pure code
 	@util/coverage
 
-bench: $(BENCH)	## how fast the pure code is
+bench: build $(BENCH)	## how fast the pure code is, and the status
 	@for b in $(BENCH); do $$b || exit; done
+	@for b in t/bench/*.pl; do perl -I t/lib $$b || exit; done
 
 matrix: unit-programs	## build and smoke tests on the nginx of other releases
 	@util/matrix
