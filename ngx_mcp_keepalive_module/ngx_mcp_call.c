@@ -136,6 +136,10 @@ ngx_mcp_call_cancel_all(void)
         next = ngx_queue_next(q);
         call = ngx_queue_data(q, ngx_mcp_call_t, queue);
 
+        if (call->wanted) {
+            continue;
+        }
+
         call->cancelled = 1;
         ngx_mcp_call_cancel(call);
     }
@@ -157,6 +161,7 @@ ngx_mcp_call_context(ngx_mcp_call_t *call, ngx_http_request_t *r)
     ctx->pin = call->peer;
     ctx->start = ngx_current_msec;
     ctx->fresh = call->fresh;
+    ctx->mcp = 1;
 
     call->ctx = ctx;
 
@@ -506,6 +511,10 @@ ngx_mcp_call_answer(ngx_mcp_call_t *call, ngx_http_upstream_t *u)
         && ngx_strcasecmp(h->value.data, (u_char *) "identity") != 0)
     {
         call->encoded = 1;
+    }
+
+    if (call->header_handler) {
+        call->header_handler(call, u);
     }
 }
 

@@ -32,6 +32,10 @@ typedef struct ngx_mcp_call_s  ngx_mcp_call_t;
 typedef ngx_int_t (*ngx_mcp_call_body_pt)(ngx_mcp_call_t *call, u_char *data,
     size_t len);
 
+/* The answer's header, while the request lives. */
+typedef void (*ngx_mcp_call_header_pt)(ngx_mcp_call_t *call,
+    ngx_http_upstream_t *u);
+
 /* The end, from the event loop: the call's memory is the caller's again. */
 typedef void (*ngx_mcp_call_done_pt)(ngx_mcp_call_t *call);
 
@@ -42,12 +46,18 @@ struct ngx_mcp_call_s {
 
     ngx_mcp_srv_conf_t             *conf;
     ngx_mcp_stub_t                  stub;       /* what is asked, and where */
-    ngx_str_t                       peer;       /* that must be asked */
+    ngx_str_t                       peer;       /* that must be asked; empty:
+                                                 * the balancer's choice, and
+                                                 * "rate" counts */
     ngx_msec_t                      timeout;    /* for the whole, in ms */
+    ngx_mcp_call_header_pt          header_handler;
+                                                /* or NULL */
     ngx_mcp_call_body_pt            body_handler;
     ngx_mcp_call_done_pt            done_handler;
     void                           *data;
     unsigned                        fresh:1;    /* on a new connection */
+    unsigned                        wanted:1;   /* by a client's request: goes
+                                                 * on in a worker that leaves */
 
     /* the answer's */
 
@@ -98,7 +108,7 @@ ngx_uint_t ngx_mcp_call_short(void);
  */
 ngx_int_t ngx_mcp_call_start(ngx_mcp_call_t *call);
 
-/* Ends all calls of this process; not from a filter. */
+/* Ends all calls of this process that no client wants; not from a filter. */
 void ngx_mcp_call_cancel_all(void);
 
 

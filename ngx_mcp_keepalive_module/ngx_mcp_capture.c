@@ -37,24 +37,30 @@ ngx_mcp_capture_init(ngx_mcp_capture_t *capture, ngx_log_t *log)
 
 void
 ngx_mcp_capture_beside(ngx_mcp_capture_t *capture, ngx_log_t *log,
-    ngx_log_t *head)
+    ngx_log_t *head, void **current, void *mine)
 {
-    ngx_mcp_capture_init(capture, log);
+    capture->err = 0;
+    capture->text[0] = '\0';
+    capture->current = current;
+    capture->mine = mine;
 
-    /* less than the head's would stop those behind it */
+    *log = *head;
 
-    log->log_level = head->log_level;
-    log->writer = ngx_mcp_capture_listen;
-    log->next = head->next;
-
+    head->log_level = ngx_max(head->log_level, NGX_LOG_ERR);
+    head->writer = ngx_mcp_capture_listen;
+    head->wdata = capture;
     head->next = log;
 }
 
 
 void
-ngx_mcp_capture_end(ngx_log_t *log, ngx_log_t *head)
+ngx_mcp_capture_end(ngx_mcp_capture_t *capture, ngx_log_t *log,
+    ngx_log_t *head)
 {
-    if (head->next == log) {
+    if (head->wdata == capture) {
+        head->log_level = log->log_level;
+        head->writer = log->writer;
+        head->wdata = log->wdata;
         head->next = log->next;
     }
 }
@@ -77,6 +83,7 @@ ngx_mcp_capture_local(ngx_mcp_capture_t *capture)
     case NGX_ENOMEM:
     case NGX_EACCES:
     case EADDRNOTAVAIL:
+    case NGX_EADDRINUSE:
     case ENOBUFS:
     case EPERM:
         return 1;
@@ -107,11 +114,13 @@ static void
 ngx_mcp_capture_listen(ngx_log_t *log, ngx_uint_t level, u_char *buf,
     size_t len)
 {
+    ngx_mcp_capture_t  *capture = log->wdata;
+
     u_char  *p, *last;
 
-    if (level <= NGX_LOG_ERR) {
+    if (level <= NGX_LOG_ERR && *capture->current == capture->mine) {
         p = ngx_mcp_capture_text(buf, buf + len, &last);
-        ngx_mcp_capture_keep(log->wdata, p, last);
+        ngx_mcp_capture_keep(capture, p, last);
     }
 }
 

@@ -20,6 +20,8 @@
 
 typedef struct {
     int                         err;        /* errno named in it, or 0 */
+    void                      **current;    /* whose log it is now */
+    void                       *mine;
     char                        text[NGX_MCP_CAPTURE_MAX];
                                             /* empty: nothing went wrong */
 } ngx_mcp_capture_t;
@@ -32,13 +34,15 @@ typedef struct {
 void ngx_mcp_capture_init(ngx_mcp_capture_t *capture, ngx_log_t *log);
 
 /*
- * The same beside a log that goes on as before: "log" is put behind "head", of
- * which it takes the level; _end takes it out again, if it
- * still is there.
+ * The same beside a log that goes on as before: "head" is listened to, whatever
+ * its level, and "log" takes its place behind.  Only what is said while
+ * "*current" is "mine" counts.  The end gives "head" back what it had, if
+ * nobody gave it other things meanwhile.
  */
 void ngx_mcp_capture_beside(ngx_mcp_capture_t *capture, ngx_log_t *log,
+    ngx_log_t *head, void **current, void *mine);
+void ngx_mcp_capture_end(ngx_mcp_capture_t *capture, ngx_log_t *log,
     ngx_log_t *head);
-void ngx_mcp_capture_end(ngx_log_t *log, ngx_log_t *head);
 
 /* True if the connection was refused, or there is nothing to connect to. */
 ngx_uint_t ngx_mcp_capture_refused(ngx_mcp_capture_t *capture);

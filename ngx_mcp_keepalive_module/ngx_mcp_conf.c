@@ -14,6 +14,8 @@
 #include "ngx_mcp_session.h"
 
 
+static ngx_int_t ngx_mcp_conf_flag(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_flag_t *flag);
 static const char *ngx_mcp_conf_header_name(ngx_str_t *name);
 static char *ngx_mcp_conf_check_upstream(ngx_conf_t *cf,
     ngx_mcp_srv_conf_t *conf, ngx_http_upstream_init_peer_pt ours);
@@ -265,29 +267,53 @@ ngx_mcp_conf_pin(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
 {
     ngx_mcp_srv_conf_t  *conf = data;
 
-    ngx_str_t  *value;
+    return (ngx_mcp_conf_flag(cf, cmd, &conf->pin) == NGX_OK)
+           ? ngx_mcp_param_parse(cf, conf, ngx_mcp_pin_params, 2)
+           : NGX_CONF_ERROR;
+}
 
-    if (conf->pin != NGX_CONF_UNSET) {
-        return "is duplicate";
-    }
+
+char *
+ngx_mcp_conf_revive(ngx_conf_t *cf, ngx_command_t *cmd, void *data)
+{
+    ngx_mcp_srv_conf_t  *conf = data;
+
+    return (ngx_mcp_conf_flag(cf, cmd, &conf->revive) == NGX_OK)
+           ? ngx_mcp_param_parse(cf, conf, ngx_mcp_revive_params, 2)
+           : NGX_CONF_ERROR;
+}
+
+
+/* The "on" or "off" that comes first. */
+
+static ngx_int_t
+ngx_mcp_conf_flag(ngx_conf_t *cf, ngx_command_t *cmd, ngx_flag_t *flag)
+{
+    ngx_str_t  *value;
 
     value = cf->args->elts;
 
+    if (*flag != NGX_CONF_UNSET) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" directive is duplicate", &cmd->name);
+        return NGX_ERROR;
+    }
+
     if (ngx_strcasecmp(value[1].data, (u_char *) "on") == 0) {
-        conf->pin = 1;
+        *flag = 1;
 
     } else if (ngx_strcasecmp(value[1].data, (u_char *) "off") == 0) {
-        conf->pin = 0;
+        *flag = 0;
 
     } else {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid value \"%V\" in \"%V\" directive, "
                            "it must be \"on\" or \"off\"",
                            &value[1], &cmd->name);
-        return NGX_CONF_ERROR;
+        return NGX_ERROR;
     }
 
-    return ngx_mcp_param_parse(cf, conf, ngx_mcp_pin_params, 2);
+    return NGX_OK;
 }
 
 
@@ -318,14 +344,17 @@ ngx_mcp_conf_check(ngx_conf_t *cf, ngx_mcp_main_conf_t *mcf,
             }
 
         } else if (conf->pass_headers || conf->lost_texts || conf->reconnect
-                   || conf->pin != NGX_CONF_UNSET)
+                   || conf->pin != NGX_CONF_UNSET
+                   || conf->revive != NGX_CONF_UNSET)
         {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "\"%s\" in upstream \"%V\" needs \"mcp_keepalive\" "
                           "beside it in %s:%ui",
                           conf->pass_headers ? "mcp_keepalive_pass_header"
                           : conf->lost_texts ? "mcp_session_lost_text"
-                          : conf->reconnect ? "mcp_reconnect" : "mcp_pin",
+                          : conf->reconnect ? "mcp_reconnect"
+                          : conf->pin != NGX_CONF_UNSET ? "mcp_pin"
+                          : "mcp_revive",
                           &us[i]->host, us[i]->file_name, us[i]->line);
             return NGX_CONF_ERROR;
         }
@@ -351,6 +380,15 @@ ngx_mcp_conf_check_upstream(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
     }
 
     conf->policy.pin = conf->pin;
+    conf->policy.revive = (conf->revive == 1) ? conf->revive_limit : 0;
+
+    if (conf->policy.revive && !conf->pin) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"mcp_revive on\" cannot be used with \"mcp_pin off\" "
+                      "in upstream \"%V\" in %s:%ui",
+                      &us->host, us->file_name, us->line);
+        return NGX_CONF_ERROR;
+    }
 
     if (conf->policy.zone->shm_zone->shm.size == 0) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,

@@ -35,6 +35,8 @@ typedef struct {
                                                  * NULL */
     ngx_msec_t                      drain;      /* 0: off */
     ngx_flag_t                      pin;
+    ngx_flag_t                      revive;
+    uint32_t                        revive_limit;
     ngx_uint_t                      failover;
 
     ngx_http_upstream_init_pt       original_init_upstream;
@@ -72,6 +74,7 @@ char *ngx_mcp_conf_pass_header(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_mcp_conf_lost_text(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_mcp_conf_reconnect(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_mcp_conf_pin(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_mcp_conf_revive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
 /* Checks that need the whole configuration. */
 char *ngx_mcp_conf_check(ngx_conf_t *cf, ngx_mcp_main_conf_t *mcf,

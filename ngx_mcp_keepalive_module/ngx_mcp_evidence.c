@@ -20,7 +20,7 @@ static ngx_int_t ngx_mcp_evidence_unreached(ngx_mcp_ctx_t *ctx,
 static ngx_uint_t ngx_mcp_evidence_cut(ngx_http_request_t *r,
     ngx_peer_connection_t *pc);
 static void ngx_mcp_evidence_event(ngx_mcp_ctx_t *ctx, mcp_event_t event,
-    const char *reason, ngx_uint_t refused);
+    const char *reason, ngx_int_t refused);
 
 
 void
@@ -29,6 +29,7 @@ ngx_mcp_evidence_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 {
     ngx_mcp_contact_t    *contact;
     ngx_mcp_peer_view_t  *peer;
+    ngx_http_log_ctx_t   *log_ctx;
 
     contact = &ctx->contact;
 
@@ -48,8 +49,11 @@ ngx_mcp_evidence_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     if (r == r->main && !pooled) {
         contact->head = r->connection->log;
+        log_ctx = contact->head->data;
+
         ngx_mcp_capture_beside(&contact->capture, &contact->log,
-                               contact->head);
+                               contact->head,
+                               (void **) &log_ctx->current_request, r);
     }
 
     if (ctx->prompt) {
@@ -84,7 +88,7 @@ ngx_mcp_evidence_end(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     contact->begun = 0;
 
     if (contact->head) {
-        ngx_mcp_capture_end(&contact->log, contact->head);
+        ngx_mcp_capture_end(&contact->capture, &contact->log, contact->head);
         contact->head = NULL;
     }
 
@@ -96,7 +100,9 @@ ngx_mcp_evidence_end(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         return NGX_OK;
     }
 
-    if (r->upstream->request_sent) {
+    /* nginx leaves the flag of the try before if connect() fails at once */
+
+    if (r->upstream->request_sent && pc->connection) {
 
         if (contact->attempt) {
             ngx_mcp_evidence_event(ctx, MCP_EVENT_REACH,
@@ -157,7 +163,7 @@ static ngx_int_t
 ngx_mcp_evidence_unreached(ngx_mcp_ctx_t *ctx, ngx_peer_connection_t *pc)
 {
     const char         *reason;
-    ngx_uint_t          refused;
+    ngx_int_t           refused;
     ngx_connection_t   *c;
     ngx_mcp_contact_t  *contact;
 
@@ -169,18 +175,24 @@ ngx_mcp_evidence_unreached(ngx_mcp_ctx_t *ctx, ngx_peer_connection_t *pc)
     }
 
     reason = contact->capture.text;
-
-    if (reason[0] == '\0') {
-        reason = (c != NULL && (c->write->timedout || c->read->timedout))
-                 ? "connect() timed out (110: Connection timed out)"
-                 : "connect() failed";
-    }
-
     refused = ngx_mcp_capture_refused(&contact->capture);
+
+    if (reason[0] == '\0' && c != NULL
+        && (c->write->timedout || c->read->timedout))
+    {
+        reason = "connect() timed out (110: Connection timed out)";
+
+    } else if (reason[0] == '\0') {
+
+        /* of a subrequest, whose log is not listened to */
+
+        reason = "connect() failed";
+        refused = NGX_DECLINED;
+    }
 
     ngx_mcp_evidence_event(ctx, MCP_EVENT_FAILURE, reason, refused);
 
-    return refused ? NGX_ABORT : NGX_BUSY;
+    return (refused == 1) ? NGX_ABORT : NGX_BUSY;
 }
 
 
@@ -214,7 +226,7 @@ ngx_mcp_evidence_cut(ngx_http_request_t *r, ngx_peer_connection_t *pc)
 
 static void
 ngx_mcp_evidence_event(ngx_mcp_ctx_t *ctx, mcp_event_t event,
-    const char *reason, ngx_uint_t refused)
+    const char *reason, ngx_int_t refused)
 {
     if (ctx->contact.peer) {
         ngx_mcp_peer_event(&ctx->conf->policy, ctx->contact.peer, event,

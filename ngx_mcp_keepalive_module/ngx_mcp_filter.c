@@ -13,11 +13,14 @@
 #include "ngx_mcp_evidence.h"
 #include "ngx_mcp_filter.h"
 #include "ngx_mcp_judge.h"
+#include "ngx_mcp_alias.h"
+#include "ngx_mcp_revive.h"
 #include "ngx_mcp_request.h"
 
 
 static ngx_int_t ngx_mcp_filter_header(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in);
+static void ngx_mcp_filter_drop(ngx_chain_t *in);
 static ngx_int_t ngx_mcp_filter_hold(ngx_http_request_t *r,
     ngx_mcp_ctx_t *ctx, size_t limit);
 static ngx_int_t ngx_mcp_filter_held(ngx_http_request_t *r,
@@ -44,7 +47,6 @@ static void ngx_mcp_filter_get(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 static void ngx_mcp_filter_delete(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_uint_t status);
 static ngx_uint_t ngx_mcp_filter_cached(ngx_http_request_t *r);
-static mcp_media_t ngx_mcp_filter_media(ngx_http_request_t *r);
 
 
 static ngx_http_output_header_filter_pt  ngx_mcp_next_header_filter;
@@ -76,6 +78,13 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
         return ngx_mcp_next_header_filter(r);
     }
 
+    if (ctx->swallow
+        || (ctx->answer == NGX_MCP_ANSWER_LOST && !ngx_mcp_filter_cached(r)
+            && ngx_mcp_revive_wait(r, ctx)))
+    {
+        return NGX_OK;
+    }
+
     if (ctx->answer && !ngx_mcp_filter_cached(r)) {
 
         /* what nginx made of our refusal closed the connection, for one */
@@ -102,6 +111,7 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
     }
 
     ngx_mcp_evidence_answer(r, ctx);
+    ngx_mcp_alias_response(r, ctx);
 
     limit = ngx_mcp_judge_limit(r, ctx);
 
@@ -128,8 +138,17 @@ ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in)
         return ngx_mcp_next_body_filter(r, in);
     }
 
+    if (ctx->swallow) {
+        ngx_mcp_filter_drop(in);
+        return NGX_OK;
+    }
+
     if (ctx->held) {
         return ngx_mcp_filter_held(r, ctx, in);
+    }
+
+    if (ctx->start_reader) {
+        ngx_mcp_revive_feed(ctx, in);
     }
 
     if (ctx->reader) {
@@ -144,10 +163,7 @@ ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in)
 
     /* the text of another answer */
 
-    for (cl = in; cl; cl = cl->next) {
-        cl->buf->pos = cl->buf->last;
-        cl->buf->file_pos = cl->buf->file_last;
-    }
+    ngx_mcp_filter_drop(in);
 
     if (ctx->replaced) {
         return NGX_OK;
@@ -158,6 +174,16 @@ ngx_mcp_filter_body(ngx_http_request_t *r, ngx_chain_t *in)
     cl = ngx_mcp_answer_body(r, ctx);
 
     return cl ? ngx_mcp_next_body_filter(r, cl) : NGX_ERROR;
+}
+
+
+static void
+ngx_mcp_filter_drop(ngx_chain_t *in)
+{
+    for ( /* void */ ; in; in = in->next) {
+        in->buf->pos = in->buf->last;
+        in->buf->file_pos = in->buf->file_last;
+    }
 }
 
 
@@ -211,6 +237,10 @@ ngx_mcp_filter_held(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     if (ngx_mcp_filter_lost(r, ctx)) {
         return ngx_mcp_filter_replace(r, ctx);
+    }
+
+    if (ctx->swallow) {
+        return NGX_OK;
     }
 
     ctx->held->last_buf = 1;
@@ -386,9 +416,16 @@ ngx_mcp_filter_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return 0;
     }
 
-    if (ngx_mcp_filter_lose(r, ctx) != NGX_OK
-        || (json && r->upstream->headers_in.status_n == NGX_HTTP_NOT_FOUND))
-    {
+    if (ngx_mcp_filter_lose(r, ctx) != NGX_OK) {
+        return 0;
+    }
+
+    if (ngx_mcp_revive_wait(r, ctx)) {
+        ctx->held = NULL;
+        return 0;
+    }
+
+    if (json && r->upstream->headers_in.status_n == NGX_HTTP_NOT_FOUND) {
         return 0;
     }
 
@@ -485,7 +522,7 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_mcp_policy_t  *policy;
 
     policy = &ctx->conf->policy;
-    media = ngx_mcp_filter_media(r);
+    media = ngx_mcp_request_media(r);
 
     client->proof = (media == MCP_MEDIA_JSON || media == MCP_MEDIA_SSE);
     client->repin = !ctx->conf->pin;
@@ -497,9 +534,8 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         return;
     }
 
-    if (rc == NGX_OK && ctx->id.len == id.len
-        && ngx_memcmp(ctx->id.data, id.data, id.len) == 0
-        && !ctx->initialize)
+    if (rc == NGX_OK && !ctx->initialize && ctx->id.len == id.len
+        && ngx_memcmp(ctx->id.data, id.data, id.len) == 0)
     {
         /* the server repeats the id it was sent */
         rc = NGX_DECLINED;
@@ -517,15 +553,19 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
                                           client->owner, 0);
         }
 
-        (void) ngx_mcp_session_learn(policy, &id, client, 0);
+        if (ngx_mcp_session_learn(policy, &id, client, 0) == NGX_OK) {
+            ngx_mcp_revive_watch(r, ctx, &client->ref);
+        }
 
-    } else if (ctx->known && !ctx->initialize) {
+    } else if (ctx->known && !ctx->initialize
+               && (client->repin || ngx_mcp_filter_own_peer(ctx)))
+    {
         ngx_mcp_session_success(policy, &ctx->session.ref, client);
 
     } else if (!ctx->known && ctx->id.len && !ctx->initialize) {
         (void) ngx_mcp_session_learn(policy, &ctx->id, client, 1);
 
-    } else if (ctx->id.len == 0 && ctx->message && client->proof) {
+    } else if (ctx->message && client->proof) {
 
         /* a server without sessions has nothing else to prove itself by */
 
@@ -541,7 +581,7 @@ ngx_mcp_filter_get(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_uint_t status)
 {
     if (status >= 200 && status < 300
-        && ngx_mcp_filter_media(r) == MCP_MEDIA_SSE)
+        && ngx_mcp_request_media(r) == MCP_MEDIA_SSE)
     {
         ngx_mcp_request_stream(r, ctx);
     }
@@ -588,16 +628,4 @@ ngx_mcp_filter_cached(ngx_http_request_t *r)
 #else
     return 0;
 #endif
-}
-
-
-static mcp_media_t
-ngx_mcp_filter_media(ngx_http_request_t *r)
-{
-    ngx_table_elt_t  *h;
-
-    h = r->upstream->headers_in.content_type;
-
-    return h ? mcp_rpc_media((char *) h->value.data, h->value.len)
-             : MCP_MEDIA_NONE;
 }

@@ -8,9 +8,11 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_mcp_alias.h"
 #include "ngx_mcp_call.h"
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_filter.h"
+#include "ngx_mcp_gate.h"
 #include "ngx_mcp_peer.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_session.h"
@@ -29,6 +31,8 @@ static void *ngx_mcp_create_srv_conf(ngx_conf_t *cf);
 static ngx_int_t ngx_mcp_init(ngx_conf_t *cf);
 static ngx_int_t ngx_mcp_init_module(ngx_cycle_t *cycle);
 static void ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf);
+static ngx_int_t ngx_mcp_register_peer(ngx_mcp_srv_conf_t *conf,
+    ngx_str_t *name);
 static ngx_int_t ngx_mcp_init_process(ngx_cycle_t *cycle);
 static void ngx_mcp_exit_process(ngx_cycle_t *cycle);
 
@@ -66,6 +70,13 @@ static ngx_command_t  ngx_mcp_commands[] = {
     { ngx_string("mcp_pin"),
       NGX_HTTP_UPS_CONF|NGX_CONF_TAKE12,
       ngx_mcp_conf_pin,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("mcp_revive"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_TAKE12,
+      ngx_mcp_conf_revive,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
@@ -177,6 +188,8 @@ ngx_mcp_create_srv_conf(ngx_conf_t *cf)
     }
 
     conf->pin = NGX_CONF_UNSET;
+    conf->revive = NGX_CONF_UNSET;
+    conf->revive_limit = 3;
     conf->failover = NGX_MCP_FAILOVER_REFUSED;
     conf->drain = 5000;
 
@@ -219,6 +232,10 @@ ngx_mcp_init(ngx_conf_t *cf)
     }
 
     ngx_mcp_filter_init();
+
+    if (ngx_mcp_alias_init(cf) != NGX_OK || ngx_mcp_gate_init(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     return ngx_mcp_call_init(cf);
 }
@@ -275,17 +292,17 @@ ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf)
 
     for (i = 0; server && i < conf->upstream->servers->nelts; i++) {
         for (n = 0; n < server[i].naddrs; n++) {
-            while (ngx_mcp_peer_add(&conf->policy, &server[i].addrs[n].name, 1)
-                   == 0)
+            if (ngx_mcp_register_peer(conf, &server[i].addrs[n].name)
+                != NGX_OK)
             {
-                if (server[i].addrs[n].name.len > NGX_MCP_PEER_NAME_MAX
-                    || ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK)
-                {
-                    goto full;
-                }
+                goto full;
             }
         }
     }
+
+    /* from here on those that are not among them are gone */
+
+    ngx_mcp_peer_upstream_ready(&conf->policy);
 
     return;
 
@@ -295,6 +312,25 @@ full:
                   "mcp zone \"%V\" has no room for the peers of upstream "
                   "\"%V\"", &conf->policy.zone->shm_zone->shm.name,
                   &conf->policy.name);
+}
+
+
+static ngx_int_t
+ngx_mcp_register_peer(ngx_mcp_srv_conf_t *conf, ngx_str_t *name)
+{
+    /* a name that is resolved later has no address yet */
+
+    if (name->len == 0 || name->len > NGX_MCP_PEER_NAME_MAX) {
+        return NGX_OK;
+    }
+
+    while (ngx_mcp_peer_add(&conf->policy, name, 1) == 0) {
+        if (ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 

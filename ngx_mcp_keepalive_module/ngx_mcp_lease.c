@@ -59,6 +59,8 @@ static void ngx_mcp_lease_fill(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_slot_t *peer, ngx_mcp_lease_t *lease);
 static void ngx_mcp_lease_take(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease);
+static void ngx_mcp_lease_alias(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease);
 static void ngx_mcp_lease_stop(ngx_mcp_session_slot_t *s,
     ngx_mcp_release_t *rel);
 
@@ -539,7 +541,8 @@ ngx_mcp_lease_behind(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
     if ((peer->warned & NGX_MCP_WARNED_BEHIND)
         || now - s->use_ms < 2 * policy->interval
-        || now - peer->proof_ms > policy->interval)
+        || now - peer->proof_ms > policy->interval
+        || now - peer->health.since_ms < 2 * policy->interval)
     {
         return;
     }
@@ -668,6 +671,8 @@ ngx_mcp_lease_take(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     lease->id.len = n + ngx_mcp_zone_text_copy(zone, s->slot.next,
                                                texts->id + n, s->id_len - n);
 
+    ngx_mcp_lease_alias(zone, s, lease);
+
     ngx_memcpy(texts->version, s->version, s->version_len);
     lease->version.data = texts->version;
     lease->version.len = s->version_len;
@@ -681,6 +686,23 @@ ngx_mcp_lease_take(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     lease->headers.len = ngx_mcp_zone_text_copy(zone, s->headers,
                                                 texts->headers,
                                                 NGX_MCP_HEADERS_MAX);
+}
+
+
+/* A revived session's server knows it by another id. */
+
+static void
+ngx_mcp_lease_alias(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
+    ngx_mcp_lease_t *lease)
+{
+    ngx_mcp_revival_slot_t  *revival;
+
+    revival = ngx_mcp_zone_slot(zone, s->revival, NGX_MCP_SLOT_REVIVAL);
+
+    if (revival != NULL && revival->id) {
+        lease->id.len = ngx_mcp_zone_text_copy(zone, revival->id,
+                                               lease->id.data, NGX_MCP_ID_MAX);
+    }
 }
 
 

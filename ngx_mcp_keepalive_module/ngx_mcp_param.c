@@ -76,6 +76,13 @@ const ngx_mcp_param_t  ngx_mcp_pin_params[] = {
 };
 
 
+const ngx_mcp_param_t  ngx_mcp_revive_params[] = {
+    { ngx_string("limit="), ngx_mcp_param_number,
+      offsetof(ngx_mcp_srv_conf_t, revive_limit), 0, 0 },
+    { ngx_null_string, NULL, 0, 0, 0 }
+};
+
+
 char *
 ngx_mcp_param_parse(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf,
     const ngx_mcp_param_t *params, ngx_uint_t first)

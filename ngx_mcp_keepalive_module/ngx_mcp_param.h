@@ -34,6 +34,7 @@ struct ngx_mcp_param_s {
 extern const ngx_mcp_param_t  ngx_mcp_keepalive_params[];
 extern const ngx_mcp_param_t  ngx_mcp_reconnect_params[];
 extern const ngx_mcp_param_t  ngx_mcp_pin_params[];
+extern const ngx_mcp_param_t  ngx_mcp_revive_params[];
 
 
 /*

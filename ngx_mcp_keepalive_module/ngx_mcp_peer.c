@@ -58,13 +58,30 @@ ngx_mcp_peer_upstream(ngx_mcp_policy_t *policy)
     us = ngx_mcp_peer_upstream_locked(zone, &policy->name);
 
     if (us != NULL) {
-        us->generation = zone->sh->generation;
         policy->slot = ngx_mcp_zone_index(zone, us);
     }
 
     ngx_mcp_zone_unlock(zone);
 
     return policy->slot ? NGX_OK : NGX_ERROR;
+}
+
+
+void
+ngx_mcp_peer_upstream_ready(ngx_mcp_policy_t *policy)
+{
+    ngx_mcp_upstream_slot_t  *us;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+
+    if (us != NULL) {
+        us->generation = policy->zone->sh->generation;
+        policy->zone->sh->changes++;
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
 }
 
 
@@ -106,7 +123,7 @@ ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
 
 void
 ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t slot, mcp_event_t event,
-    uint32_t epoch, const char *reason, ngx_uint_t refused)
+    uint32_t epoch, const char *reason, ngx_int_t refused)
 {
     ngx_mcp_peer_slot_t   *peer;
     ngx_mcp_transition_t   t;
@@ -396,13 +413,15 @@ ngx_mcp_peer_absent(ngx_mcp_policy_t *policy, uint32_t slot, ngx_uint_t absent)
 
     peer = ngx_mcp_peer_slot(policy, slot);
 
-    if (peer != NULL && peer->absent != absent) {
-        peer->absent = absent;
-        policy->zone->sh->changes++;
+    if (peer != NULL) {
 
-        if (!absent) {
+        if (peer->absent && !absent) {
             ngx_mcp_peer_return(policy->zone, peer);
         }
+
+        peer->absent = absent;
+        peer->generation = 0;
+        policy->zone->sh->changes++;
     }
 
     ngx_mcp_zone_unlock(policy->zone);
@@ -551,6 +570,69 @@ ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone, uint32_t upstream, u_char *name,
 }
 
 
+ngx_uint_t
+ngx_mcp_peer_rate(ngx_mcp_policy_t *policy, uint32_t slot)
+{
+    uint64_t                  now;
+    ngx_uint_t                n, free;
+    ngx_queue_t              *q;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_stats_slot_t     *stats;
+    ngx_mcp_upstream_slot_t  *us;
+
+    free = 0;
+    now = ngx_current_msec;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer != NULL) {
+        free = ngx_mcp_peer_rate_locked(policy, peer, now);
+
+    } else if (us != NULL) {
+
+        for (q = ngx_queue_head(&us->peers), n = NGX_MCP_LOCK_NODES;
+             q != ngx_queue_sentinel(&us->peers) && n && !free;
+             q = ngx_queue_next(q), n--)
+        {
+            peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
+            stats = ngx_mcp_zone_slot(policy->zone, peer->stats,
+                                      NGX_MCP_SLOT_STATS);
+
+            free = (stats != NULL && !ngx_mcp_peer_gone(us, peer)
+                    && stats->next_us <= now * 1000 + NGX_MCP_RATE_BURST);
+        }
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
+
+    return free;
+}
+
+
+ngx_uint_t
+ngx_mcp_peer_rate_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
+    uint64_t now)
+{
+    ngx_mcp_stats_slot_t  *stats;
+
+    stats = ngx_mcp_zone_slot(policy->zone, peer->stats, NGX_MCP_SLOT_STATS);
+
+    /* no second holds more than "rate", though they may come in small bursts */
+
+    if (stats == NULL || stats->next_us > now * 1000 + NGX_MCP_RATE_BURST) {
+        return 0;
+    }
+
+    stats->next_us = ngx_max(stats->next_us, now * 1000)
+                     + (1000000 + NGX_MCP_RATE_BURST) / policy->rate;
+
+    return 1;
+}
+
+
 uint64_t
 ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
     uint64_t now, uint64_t hold)
@@ -561,12 +643,6 @@ ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
 
     stats = ngx_mcp_zone_slot(policy->zone, peer->stats, NGX_MCP_SLOT_STATS);
     if (stats == NULL) {
-        return 0;
-    }
-
-    /* no second holds more than "rate", though they may come in small bursts */
-
-    if (stats->next_us > now * 1000 + NGX_MCP_RATE_BURST) {
         return 0;
     }
 
@@ -582,9 +658,12 @@ ngx_mcp_peer_call_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
 
     for (i = 0; i < policy->calls; i++) {
         if (stats->call_ms[i] <= now) {
+
+            if (!ngx_mcp_peer_rate_locked(policy, peer, now)) {
+                return 0;
+            }
+
             stats->call_ms[i] = until;
-            stats->next_us = ngx_max(stats->next_us, now * 1000)
-                             + (1000000 + NGX_MCP_RATE_BURST) / policy->rate;
             return until;
         }
     }
@@ -638,7 +717,7 @@ ngx_mcp_peer_call_extend_locked(ngx_mcp_policy_t *policy,
 
 void
 ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
-    mcp_event_t event, uint32_t epoch, const char *reason, ngx_uint_t refused,
+    mcp_event_t event, uint32_t epoch, const char *reason, ngx_int_t refused,
     ngx_mcp_transition_t *t)
 {
     uint64_t  now;
@@ -651,8 +730,8 @@ ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
 
     /* one that is reached again, but no more, is still one that refused */
 
-    if (event != MCP_EVENT_REACH && epoch == peer->health.epoch
-        && peer->refused != refused)
+    if (event != MCP_EVENT_REACH && refused != NGX_DECLINED
+        && epoch == peer->health.epoch && peer->refused != refused)
     {
         peer->refused = refused;
         policy->zone->sh->changes++;
@@ -729,6 +808,7 @@ ngx_mcp_peer_return(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
     mcp_health_init(&peer->health, ngx_current_msec);
 
     peer->health.epoch = epoch + 1;
+    peer->born = epoch + 1;
     peer->refused = 0;
     peer->method = 0;
     peer->warned = 0;

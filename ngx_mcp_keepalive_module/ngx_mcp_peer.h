@@ -114,6 +114,11 @@ typedef struct {
     uint8_t                     refused;    /* the last failure was one */
     uint8_t                     check;      /* to be asked once, now */
     uint8_t                     absent;     /* not in the balancer's list */
+    uint32_t                    born;       /* its epoch when it came back:
+                                             * sessions from before are not its
+                                             * own */
+    uint32_t                    revived;    /* sessions, not told yet */
+    uint64_t                    told_ms;    /* of them, last */
 } ngx_mcp_peer_slot_t;
 
 typedef struct {
@@ -168,11 +173,12 @@ typedef struct {
 
 
 /*
- * Finds or makes the slot of policy->name and writes it to policy->slot;
- * "configured" says that the current generation has it.  Takes the lock.
- * NGX_ERROR: the zone is full.
+ * Finds or makes the slot of policy->name and writes it to policy->slot.
+ * NGX_ERROR: the zone is full.  ready: all its peers have been added; those of
+ * former generations alone are gone.  Both take the lock.
  */
 ngx_int_t ngx_mcp_peer_upstream(ngx_mcp_policy_t *policy);
+void ngx_mcp_peer_upstream_ready(ngx_mcp_policy_t *policy);
 
 /*
  * Finds or makes the peer "name" of an upstream; "configured" marks it as one
@@ -185,12 +191,11 @@ uint32_t ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
 /*
  * Applies an event to a peer and logs the transition, if any.  "epoch" is the
  * one the evidence was gathered in, "reason" its NUL-ended root cause,
- * "refused" says that it was a refused connection.  Takes the lock.  A slot
- * that is no peer any more is ignored.
+ * "refused" says that it was a refused connection, NGX_DECLINED that this is
+ * not known.  Takes the lock.  A slot that is no peer any more is ignored.
  */
 void ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t peer,
-    mcp_event_t event, uint32_t epoch, const char *reason,
-    ngx_uint_t refused);
+    mcp_event_t event, uint32_t epoch, const char *reason, ngx_int_t refused);
 
 /*
  * Copies up to "n" peers (NGX_MCP_LOCK_NODES at most) that follow slot "after"
@@ -216,8 +221,9 @@ ngx_uint_t ngx_mcp_peer_proven(ngx_mcp_policy_t *policy, uint32_t peer,
 time_t ngx_mcp_peer_retry_after(ngx_mcp_policy_t *policy, uint32_t peer);
 
 /*
- * The balancer's list holds the peer, or does not ("absent").  One that comes
- * back must prove itself: it may be another.  Takes the lock.
+ * The balancer's list holds the peer, or does not ("absent"), where names are
+ * resolved.  One that comes back must prove itself: it may be another.  Takes
+ * the lock.
  */
 void ngx_mcp_peer_absent(ngx_mcp_policy_t *policy, uint32_t peer,
     ngx_uint_t absent);
@@ -237,6 +243,12 @@ void ngx_mcp_peer_latch(ngx_mcp_policy_t *policy, uint32_t peer,
 /* True the first time it is called for this warning.  Takes the lock. */
 ngx_uint_t ngx_mcp_peer_warn(ngx_mcp_policy_t *policy, uint32_t peer,
     ngx_uint_t warning);
+
+/*
+ * "rate" for a request of our own to the peer; 0 for "peer": is there one that
+ * would take it, without counting?  True if it may go.  Takes the lock.
+ */
+ngx_uint_t ngx_mcp_peer_rate(ngx_mcp_policy_t *policy, uint32_t peer);
 
 /* Moves one of the upstream's counters on.  Takes the lock. */
 void ngx_mcp_peer_upstream_count(ngx_mcp_policy_t *policy,
@@ -266,10 +278,17 @@ void ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t peer,
 #define ngx_mcp_peer_gone(us, peer)                                           \
     ((peer)->absent                                                           \
      || ((us) != NULL && (peer)->generation                                   \
-         && (peer)->generation != (us)->generation))
+         && (peer)->generation < (us)->generation))
 
 ngx_mcp_peer_slot_t *ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone,
     uint32_t upstream, u_char *name, size_t len);
+
+/*
+ * A request of our own besides keepalives counts against "rate"; 0: it must
+ * wait.
+ */
+ngx_uint_t ngx_mcp_peer_rate_locked(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, uint64_t now);
 
 /*
  * Takes one of the peer's places for a keepalive until now + hold ms; 0: all
@@ -300,7 +319,7 @@ typedef struct {
 
 void ngx_mcp_peer_event_locked(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_slot_t *peer, mcp_event_t event, uint32_t epoch,
-    const char *reason, ngx_uint_t refused, ngx_mcp_transition_t *t);
+    const char *reason, ngx_int_t refused, ngx_mcp_transition_t *t);
 
 /* Logs what event_locked() left in "t"; the lock must not be held. */
 void ngx_mcp_peer_log(ngx_mcp_policy_t *policy, ngx_mcp_transition_t *t);

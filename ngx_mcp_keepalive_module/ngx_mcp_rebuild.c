@@ -20,6 +20,8 @@ static ngx_uint_t ngx_mcp_rebuild_endpoints(ngx_mcp_zone_t *zone);
 static ngx_uint_t ngx_mcp_rebuild_sessions(ngx_mcp_zone_t *zone);
 static ngx_uint_t ngx_mcp_rebuild_session(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s);
+static void ngx_mcp_rebuild_revival(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *s);
 static void ngx_mcp_rebuild_order(ngx_mcp_zone_t *zone);
 static void ngx_mcp_rebuild_share(ngx_mcp_zone_t *zone);
 static void ngx_mcp_rebuild_drop(ngx_mcp_slot_t *slot);
@@ -44,6 +46,8 @@ ngx_mcp_session_rebuild(ngx_mcp_zone_t *zone)
     ngx_mcp_zone_sweep(zone);
 
     ngx_mcp_rebuild_share(zone);
+
+    zone->sh->changes++;
 
     return dropped;
 }
@@ -227,6 +231,8 @@ ngx_mcp_rebuild_session(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
         s->endpoint = 0;
     }
 
+    ngx_mcp_rebuild_revival(zone, s);
+
     ngx_rbtree_insert(&zone->sh->sessions, &s->node);
 
     /* for a start by last use, so that the queues come out in order */
@@ -235,6 +241,34 @@ ngx_mcp_rebuild_session(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
     ngx_rbtree_insert(&zone->sh->wake, &s->wake);
 
     return 1;
+}
+
+
+/* Half written, it is of no use: the session lives on without. */
+
+static void
+ngx_mcp_rebuild_revival(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
+{
+    ngx_mcp_endpoint_slot_t  *params;
+    ngx_mcp_revival_slot_t   *revival;
+
+    revival = ngx_mcp_zone_slot(zone, s->revival, NGX_MCP_SLOT_REVIVAL);
+
+    if (revival == NULL || revival->session != ngx_mcp_zone_index(zone, s)
+        || revival->version_len > NGX_MCP_VERSION_MAX)
+    {
+        s->revival = 0;
+        return;
+    }
+
+    params = ngx_mcp_zone_slot(zone, revival->params, NGX_MCP_SLOT_ENDPOINT);
+
+    if (params == NULL || !ngx_mcp_zone_text_mark(zone, revival->id)) {
+        s->revival = 0;
+        return;
+    }
+
+    params->refs++;
 }
 
 
@@ -286,6 +320,8 @@ ngx_mcp_rebuild_share(ngx_mcp_zone_t *zone)
     uint32_t                  i;
     ngx_mcp_peer_slot_t      *peer;
     ngx_mcp_stats_slot_t     *stats;
+    ngx_mcp_revival_slot_t   *revival;
+    ngx_mcp_session_slot_t   *s;
     ngx_mcp_endpoint_slot_t  *e;
 
     for (i = 1; i <= zone->sh->top; i++) {
@@ -297,6 +333,19 @@ ngx_mcp_rebuild_share(ngx_mcp_zone_t *zone)
 
             if (peer == NULL || peer->stats != i) {
                 ngx_mcp_zone_free(zone, stats);
+            }
+
+            continue;
+        }
+
+        revival = ngx_mcp_zone_slot(zone, i, NGX_MCP_SLOT_REVIVAL);
+
+        if (revival != NULL) {
+            s = ngx_mcp_zone_slot(zone, revival->session,
+                                  NGX_MCP_SLOT_SESSION);
+
+            if (s == NULL || s->revival != i) {
+                ngx_mcp_zone_free(zone, revival);
             }
 
             continue;

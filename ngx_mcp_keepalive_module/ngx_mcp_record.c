@@ -8,6 +8,7 @@
 #include <ngx_core.h>
 
 #include "ngx_mcp_record.h"
+#include "ngx_mcp_revival.h"
 
 
 /* How long a session of an upstream without keepalives is kept, in ms. */
@@ -26,6 +27,9 @@ static ngx_mcp_upstream_slot_t *ngx_mcp_record_upstream(ngx_mcp_zone_t *zone,
 
 typedef char  ngx_mcp_session_slot_fits[
                   sizeof(ngx_mcp_session_slot_t) <= NGX_MCP_SLOT_SIZE
+                  ? 1 : -1];
+typedef char  ngx_mcp_revival_slot_fits[
+                  sizeof(ngx_mcp_revival_slot_t) <= NGX_MCP_SLOT_SIZE
                   ? 1 : -1];
 typedef char  ngx_mcp_endpoint_slot_fits[
                   sizeof(ngx_mcp_endpoint_slot_t) <= NGX_MCP_SLOT_SIZE
@@ -185,7 +189,9 @@ ngx_mcp_record_stranded(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s)
     peer = ngx_mcp_record_peer(policy->zone, s);
 
     return policy->pin && s->state != NGX_MCP_SESSION_LOST
-           && peer != NULL && ngx_mcp_peer_gone(us, peer);
+           && peer != NULL
+           && (ngx_mcp_peer_gone(us, peer)
+               || (int32_t) (s->epoch - peer->born) < 0);
 }
 
 
@@ -201,6 +207,7 @@ ngx_mcp_record_free(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
 
     ngx_mcp_record_endpoint_drop(zone, s->endpoint);
     ngx_mcp_zone_text_free(zone, s->headers);
+    ngx_mcp_revival_free(zone, s);
 
     ngx_mcp_zone_free(zone, s);
 }

@@ -15,7 +15,7 @@
 #include "ngx_mcp_session.h"
 
 
-#define NGX_MCP_ID_INLINE       40
+#define NGX_MCP_ID_INLINE       36
 #define NGX_MCP_ENDPOINT_INLINE 176
 
 #define NGX_MCP_FLAG_ADOPTED    0x01
@@ -44,6 +44,7 @@ typedef struct {
     uint32_t                    headers;    /* text */
     uint32_t                    epoch;      /* of the peer, when it issued the
                                              * session */
+    uint32_t                    revival;    /* slot, 0: none */
     uint16_t                    id_len;
     uint8_t                     state;
     uint8_t                     oks;        /* 2xx so far, at most 3 */
@@ -68,6 +69,28 @@ typedef struct {
 } ngx_mcp_endpoint_slot_t;
 
 
+/* How a session began, so that it can be started again. */
+
+typedef struct {
+    ngx_mcp_slot_t              slot;
+    uint32_t                    session;    /* whose it is */
+    uint32_t                    params;     /* slot, shared as endpoints are */
+    uint32_t                    id;         /* text: what the server calls it,
+                                             * 0: as its client does */
+    uint32_t                    life;       /* revivals so far */
+    uint32_t                    failed;     /* ... that failed */
+    uint64_t                    lease_ms;   /* somebody does it, until */
+    uint8_t                     tries;      /* without proof in between */
+    uint8_t                     list_changed;
+                                            /* the tools may change, said the
+                                             * server of the first life */
+    uint8_t                     streamed;   /* a stream was opened in this
+                                             * life */
+    uint8_t                     version_len;
+    u_char                      version[NGX_MCP_VERSION_MAX];
+} ngx_mcp_revival_slot_t;
+
+
 ngx_mcp_session_slot_t *ngx_mcp_record_find(ngx_mcp_zone_t *zone,
     ngx_mcp_session_ref_t *ref);
 
@@ -88,7 +111,10 @@ void ngx_mcp_record_leave(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
 /* The session is lost; nobody speaks in its name any more. */
 void ngx_mcp_record_lose(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s);
 
-/* True if the session lived on a peer that is no more, and nowhere else. */
+/*
+ * True if the session lived on a peer that is no more, or was not for a while,
+ * and nowhere else.
+ */
 ngx_uint_t ngx_mcp_record_stranded(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s);
 

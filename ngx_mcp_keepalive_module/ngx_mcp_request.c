@@ -27,6 +27,9 @@ static ngx_http_core_loc_conf_t *ngx_mcp_request_location(
 static ngx_msec_t ngx_mcp_request_hold(ngx_mcp_ctx_t *ctx);
 static ngx_msec_t ngx_mcp_request_lease(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_request_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+static void ngx_mcp_request_head(ngx_mcp_ctx_t *ctx, u_char *p, size_t len);
+static void ngx_mcp_request_params(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
+    u_char *p, size_t len);
 static u_char *ngx_mcp_request_body_copy(ngx_http_request_t *r, size_t len);
 static ngx_int_t ngx_mcp_request_headers(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf, ngx_mcp_client_t *client);
@@ -88,6 +91,7 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
     ngx_int_t            rc;
     ngx_msec_t           hold;
     ngx_mcp_ctx_t       *ctx;
+    ngx_mcp_revive_t    *revive;
     ngx_pool_cleanup_t  *cln;
 
     hold = 0;
@@ -108,7 +112,13 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     } else {
         ngx_mcp_request_end(ctx);
+
+        revive = ctx->revive;
+        mcp_start_destroy(ctx->start_reader);
+
         ngx_memzero(ctx, sizeof(ngx_mcp_ctx_t));
+
+        ctx->revive = revive;
     }
 
     ctx->request = r;
@@ -328,6 +338,18 @@ ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name)
 }
 
 
+mcp_media_t
+ngx_mcp_request_media(ngx_http_request_t *r)
+{
+    ngx_table_elt_t  *h;
+
+    h = r->upstream->headers_in.content_type;
+
+    return h ? mcp_rpc_media((char *) h->value.data, h->value.len)
+             : MCP_MEDIA_NONE;
+}
+
+
 ngx_int_t
 ngx_mcp_request_no_error_pages(ngx_http_request_t *r)
 {
@@ -400,7 +422,7 @@ ngx_mcp_request_renew(void)
 
         ctx->renewed = ngx_current_msec;
 
-        ngx_mcp_session_renew(&ctx->conf->policy, &ctx->session.ref,
+        ngx_mcp_session_renew(&ctx->conf->policy, &ctx->session,
                               ctx->stream ? NGX_MCP_USE_STREAM
                                           : NGX_MCP_USE_REQUEST,
                               hold);
@@ -486,16 +508,11 @@ ngx_mcp_request_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     u_char                   *p;
     ngx_chain_t              *cl;
     ngx_http_request_body_t  *rb;
-    static ngx_str_t          name = ngx_string("\"initialize\"");
 
     rb = r->request_body;
 
-    if (r->request_body_no_buffering) {
-        ctx->unread = 1;
-        return;
-    }
-
     if (rb == NULL || rb->bufs == NULL) {
+        ctx->unread = r->request_body_no_buffering;
         return;
     }
 
@@ -517,17 +534,55 @@ ngx_mcp_request_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return;
     }
 
-    if (len > MCP_RPC_HEAD_MAX) {
-        len = MCP_RPC_HEAD_MAX;
-        ctx->message = mcp_rpc_is_message(p, len);
-        ctx->unread = (ngx_strlcasestrn(p, p + len, name.data, name.len - 1)
-                       != NULL);
+    if (len > MCP_RPC_HEAD_MAX || r->request_body_no_buffering) {
+        ngx_mcp_request_head(ctx, p, ngx_min(len, MCP_RPC_HEAD_MAX));
         return;
     }
 
     ctx->initialize = mcp_rpc_is_initialize(p, len);
+
+    if (ctx->initialize && ctx->conf->policy.revive) {
+        ngx_mcp_request_params(r, ctx, p, len);
+    }
+
     ctx->message = !ctx->initialize && mcp_rpc_is_message(p, len);
     ctx->prompt = ctx->initialize;
+}
+
+
+/* Only the head of a body can be seen: it may yet be an "initialize". */
+
+static void
+ngx_mcp_request_head(ngx_mcp_ctx_t *ctx, u_char *p, size_t len)
+{
+    static ngx_str_t  method = ngx_string("\"method\"");
+    static ngx_str_t  name = ngx_string("\"initialize\"");
+
+    ctx->message = mcp_rpc_is_message(p, len);
+
+    ctx->unread = (ngx_strlcasestrn(p, p + len, name.data, name.len - 1)
+                   || !ngx_strlcasestrn(p, p + len, method.data,
+                                        method.len - 1));
+}
+
+
+/* What it takes to do as its client did. */
+
+static void
+ngx_mcp_request_params(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx, u_char *p,
+    size_t len)
+{
+    char  buf[MCP_START_PARAMS_MAX];
+
+    ctx->params.len = mcp_start_params(p, len, buf, MCP_START_PARAMS_MAX);
+    ctx->params.data = ngx_pnalloc(r->pool, ctx->params.len + 1);
+
+    if (ctx->params.data == NULL) {
+        ctx->params.len = 0;
+        return;
+    }
+
+    ngx_memcpy(ctx->params.data, buf, ctx->params.len);
 }
 
 
@@ -646,6 +701,10 @@ ngx_mcp_request_end(ngx_mcp_ctx_t *ctx)
     }
 
     ngx_queue_remove(&ctx->queue);
+
+    if (ctx->busy) {
+        ngx_mcp_session_end(&ctx->conf->policy, &ctx->session);
+    }
 
     ctx->busy = 0;
     ctx->stream = 0;

@@ -17,6 +17,7 @@
 
 #include "mcp/mcp_classify.h"
 #include "mcp/mcp_rpc.h"
+#include "mcp/mcp_start.h"
 #include "ngx_mcp_capture.h"
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_session.h"
@@ -27,6 +28,13 @@
 typedef struct {
     mcp_stage_t                     stage;
     ngx_uint_t                      status; /* nginx's for no answer */
+    uint32_t                        peer;   /* slot, and its epoch then */
+    uint32_t                        epoch;
+    size_t                          name_len;
+    u_char                          name[NGX_MCP_PEER_NAME_MAX];
+                                            /* of the peer given */
+    unsigned                        limited:1;
+                                            /* "rate" was used up there */
     unsigned                        contacted:1;
                                             /* a peer was given */
     unsigned                        pooled:1;
@@ -40,7 +48,8 @@ typedef struct {
 typedef struct {
     uint32_t                        peer;   /* slot */
     uint32_t                        epoch;  /* of the peer, then */
-    ngx_log_t                      *head;   /* whom "log" stands behind */
+    ngx_log_t                      *head;   /* listened to, "log" in its
+                                             * place */
     ngx_log_t                       log;
     ngx_mcp_capture_t               capture;
     unsigned                        begun:1;
@@ -57,6 +66,9 @@ typedef enum {
     NGX_MCP_ANSWER_LOST,                    /* 404, "Session not found" */
     NGX_MCP_ANSWER_UNAVAILABLE              /* 503 and Retry-After */
 } ngx_mcp_answer_t;
+
+
+typedef struct ngx_mcp_revive_s  ngx_mcp_revive_t;
 
 
 typedef struct {
@@ -82,6 +94,14 @@ typedef struct {
     ngx_event_t                     silent; /* no answer in time */
     ngx_mcp_answer_t                answer;
     mcp_verdict_t                   verdict;    /* if "judged" */
+    ngx_mcp_revive_t               *revive; /* it waited for one, or does */
+    ngx_str_t                       alias;  /* the server's id, if another */
+    ngx_str_t                       params; /* of its "initialize" */
+    mcp_start_reader_t             *start_reader;
+                                            /* of the answer to that */
+    ngx_mcp_session_ref_t           learned;
+    uintptr_t                       steered;
+                                            /* peers left out of the last */
     ngx_str_t                       choice; /* the peer for the next try */
     u_char                          chosen[NGX_MCP_PEER_NAME_MAX];
 
@@ -103,6 +123,7 @@ typedef struct {
                                                  * server */
     unsigned                        judged:1;   /* the answer, by its body */
     unsigned                        replaced:1; /* the answer is ours now */
+    unsigned                        swallow:1;  /* nothing is sent for now */
     unsigned                        keepalive:1;
     unsigned                        error_page:1;
                                                 /* of the client's request,
@@ -155,6 +176,9 @@ ngx_int_t ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id);
  */
 ngx_int_t ngx_mcp_request_no_error_pages(ngx_http_request_t *r);
 ngx_int_t ngx_mcp_request_quiet(ngx_http_request_t *r);
+
+/* The media type of the upstream's answer. */
+mcp_media_t ngx_mcp_request_media(ngx_http_request_t *r);
 
 /* Renews the leases that this worker's requests hold; for the tick. */
 void ngx_mcp_request_renew(void);

@@ -74,21 +74,28 @@ ngx_mcp_route_get(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     }
 
     avoid = ngx_mcp_route_avoid(ctx);
+    rc = ngx_mcp_rr_steer(us, pc, data, &ctx->steered, avoid, view);
 
-    if (ngx_mcp_rr_steer(data, avoid, view) != NGX_OK) {
+    if (rc == NGX_DECLINED) {
         avoid = ngx_mcp_route_desperate;
-
-        if (ngx_mcp_rr_steer(data, avoid, view) != NGX_OK) {
-            pc->name = &us->host;
-            return NGX_BUSY;
-        }
+        rc = ngx_mcp_rr_steer(us, pc, data, &ctx->steered, avoid, view);
     }
 
-    rc = get(pc, data);
+    switch (rc) {
 
-    /* nginx thinks ill of a peer for longer than we do */
+    case NGX_OK:
+        return get(pc, data);
 
-    return (rc == NGX_BUSY) ? ngx_mcp_rr_pick(us, pc, data, avoid, view) : rc;
+    case NGX_BUSY:
+
+        /* nginx thinks ill of a peer for longer than we do */
+
+        return ngx_mcp_rr_pick(us, pc, data, avoid, view);
+
+    default: /* NGX_DECLINED */
+        pc->name = &us->host;
+        return NGX_BUSY;
+    }
 }
 
 
@@ -126,6 +133,7 @@ static ngx_int_t
 ngx_mcp_route_pinned(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     ngx_mcp_view_t *view)
 {
+    ngx_mcp_zone_t       *zone;
     ngx_mcp_peer_view_t  *peer;
 
     peer = ngx_mcp_view_find(view, &ctx->pin);
@@ -133,6 +141,14 @@ ngx_mcp_route_pinned(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     switch (ngx_mcp_rr_state(us, &ctx->pin)) {
 
     case NGX_ABORT:
+
+        zone = ctx->conf->policy.zone;
+
+        if (zone->generation != zone->sh->generation) {
+
+            /* this worker is leaving, the peer came after it */
+            return ngx_mcp_route_nowhere(ctx);
+        }
 
         /* resolved to other addresses since */
 
@@ -319,7 +335,7 @@ ngx_mcp_route_desperate(void *data, ngx_str_t *name)
 
     peer = ngx_mcp_view_find(data, name);
 
-    return peer != NULL && (peer->gone || peer->state == MCP_PEER_PARKED);
+    return peer != NULL && peer->state == MCP_PEER_PARKED;
 }
 
 
@@ -333,5 +349,5 @@ ngx_mcp_route_trial(ngx_mcp_peer_view_t *peer)
 static ngx_uint_t
 ngx_mcp_route_parked(ngx_mcp_peer_view_t *peer)
 {
-    return peer->state == MCP_PEER_PARKED && !peer->gone;
+    return peer->state == MCP_PEER_PARKED;
 }

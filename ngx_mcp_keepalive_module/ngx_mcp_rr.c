@@ -30,6 +30,11 @@
     (((peers)->number + NGX_MCP_RR_BITS - 1) / NGX_MCP_RR_BITS)
 
 
+static ngx_int_t ngx_mcp_rr_steer_tier(ngx_http_upstream_rr_peers_t *peers,
+    ngx_peer_connection_t *pc, ngx_http_upstream_rr_peer_data_t *rrp,
+    uintptr_t *left, ngx_mcp_rr_avoid_pt avoid, void *ctx);
+static ngx_uint_t ngx_mcp_rr_liked(ngx_http_upstream_rr_peers_t *peers,
+    ngx_http_upstream_rr_peer_t *peer);
 static ngx_uint_t ngx_mcp_rr_free(ngx_http_upstream_rr_peer_t *peer);
 static ngx_uint_t ngx_mcp_rr_changed(ngx_http_upstream_rr_peers_t *peers,
     ngx_http_upstream_rr_peer_data_t *rrp);
@@ -178,47 +183,82 @@ ngx_mcp_rr_usable(ngx_http_upstream_srv_conf_t *us, ngx_str_t *except,
 
 
 ngx_int_t
-ngx_mcp_rr_steer(void *data, ngx_mcp_rr_avoid_pt avoid, void *ctx)
+ngx_mcp_rr_steer(ngx_http_upstream_srv_conf_t *us, ngx_peer_connection_t *pc,
+    void *data, uintptr_t *left, ngx_mcp_rr_avoid_pt avoid, void *ctx)
 {
-    ngx_uint_t                         n, good;
-    ngx_http_upstream_rr_peer_t       *peer;
+    ngx_int_t                          rc;
     ngx_http_upstream_rr_peers_t      *peers;
     ngx_http_upstream_rr_peer_data_t  *rrp;
 
     rrp = data;
 
-    for (peers = rrp->peers; peers; peers = peers->next) {
+    /* they were not tried, after all */
 
-        good = 0;
+    rrp->tried[0] &= ~*left;
+    *left = 0;
 
+    rc = NGX_DECLINED;
+
+    for (peers = us->peer.data; peers && rc == NGX_DECLINED;
+         peers = peers->next)
+    {
         ngx_http_upstream_rr_peers_wlock(peers);
 
         if (!ngx_mcp_rr_changed(peers, rrp)) {
-
-            for (peer = peers->peer, n = 0; peer; peer = peer->next, n++) {
-                good += ngx_mcp_rr_free(peer) && !avoid(ctx, &peer->name)
-                        && (peers != rrp->peers || !ngx_mcp_rr_tried(rrp, n));
-            }
-        }
-
-        if (good) {
-            ngx_mcp_rr_tier(rrp, peers);
-
-            for (peer = peers->peer, n = 0; peer; peer = peer->next, n++) {
-                if (avoid(ctx, &peer->name)) {
-                    rrp->tried[n / NGX_MCP_RR_BITS] |= ngx_mcp_rr_bit(n);
-                }
-            }
+            rc = ngx_mcp_rr_steer_tier(peers, pc, rrp, left, avoid, ctx);
         }
 
         ngx_http_upstream_rr_peers_unlock(peers);
+    }
 
-        if (good) {
-            return NGX_OK;
+    return rc;
+}
+
+
+/* peers locked for writing */
+
+static ngx_int_t
+ngx_mcp_rr_steer_tier(ngx_http_upstream_rr_peers_t *peers,
+    ngx_peer_connection_t *pc, ngx_http_upstream_rr_peer_data_t *rrp,
+    uintptr_t *left, ngx_mcp_rr_avoid_pt avoid, void *ctx)
+{
+    ngx_uint_t                    n, good, liked;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    good = 0;
+    liked = 0;
+
+    for (peer = peers->peer, n = 0; peer; peer = peer->next, n++) {
+
+        if (ngx_mcp_rr_free(peer) && !avoid(ctx, &peer->name)
+            && (peers != rrp->peers || !ngx_mcp_rr_tried(rrp, n)))
+        {
+            good++;
+            liked += ngx_mcp_rr_liked(peers, peer);
         }
     }
 
-    return NGX_DECLINED;
+    if (good == 0) {
+        return NGX_DECLINED;
+    }
+
+    pc->tries = ngx_min(pc->tries, good);
+
+    if (liked == 0) {
+        return NGX_BUSY;
+    }
+
+    ngx_mcp_rr_tier(rrp, peers);
+
+    for (peer = peers->peer, n = 0; peer; peer = peer->next, n++) {
+
+        if (avoid(ctx, &peer->name) && !ngx_mcp_rr_tried(rrp, n)) {
+            rrp->tried[n / NGX_MCP_RR_BITS] |= ngx_mcp_rr_bit(n);
+            *left |= (n < NGX_MCP_RR_BITS) ? ngx_mcp_rr_bit(n) : 0;
+        }
+    }
+
+    return NGX_OK;
 }
 
 
@@ -344,6 +384,18 @@ ngx_mcp_rr_free(ngx_http_upstream_rr_peer_t *peer)
 {
     return !peer->down
            && (peer->max_conns == 0 || peer->conns < peer->max_conns);
+}
+
+
+/* Would nginx, with its own count of failures, take it?  Peers locked. */
+
+static ngx_uint_t
+ngx_mcp_rr_liked(ngx_http_upstream_rr_peers_t *peers,
+    ngx_http_upstream_rr_peer_t *peer)
+{
+    return peers->single || peer->max_fails == 0
+           || peer->fails < peer->max_fails
+           || ngx_time() - peer->checked > peer->fail_timeout;
 }
 
 

@@ -48,10 +48,14 @@ ngx_uint_t ngx_mcp_rr_usable(ngx_http_upstream_srv_conf_t *us,
 
 /*
  * Makes the balancer with "data" leave out the peers to be avoided, in the
- * first tier in which that leaves it one it has not tried; it is asked next.
- * NGX_DECLINED: there is none, nothing is left out.
+ * first tier that has others it has not tried, and try no more than these.
+ * "left" is the caller's memory of what was left out, 0 at first.  NGX_OK: the
+ * balancer is asked next; NGX_BUSY: it would take none of them, nginx's own
+ * count of failures is against it; NGX_DECLINED: there is none.
  */
-ngx_int_t ngx_mcp_rr_steer(void *data, ngx_mcp_rr_avoid_pt avoid, void *ctx);
+ngx_int_t ngx_mcp_rr_steer(ngx_http_upstream_srv_conf_t *us,
+    ngx_peer_connection_t *pc, void *data, uintptr_t *left,
+    ngx_mcp_rr_avoid_pt avoid, void *ctx);
 
 /*
  * Chooses, as ngx_mcp_rr_select() does, the least busy of the peers that

@@ -8,6 +8,7 @@
 #include <ngx_core.h>
 
 #include "ngx_mcp_record.h"
+#include "ngx_mcp_revival.h"
 
 
 static ngx_mcp_session_slot_t *ngx_mcp_session_lookup(ngx_mcp_policy_t *policy,
@@ -62,9 +63,14 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
             ngx_mcp_record_lose(policy, s);
         }
 
+        pin->before = s->busy_ms;
+
         if (hold) {
-            s->busy_ms = ngx_max(s->busy_ms, now + hold);
+            /* unlike any other, so that its owner knows it */
+            s->busy_ms = ngx_max(s->busy_ms + 1, now + hold);
         }
+
+        pin->held = s->busy_ms;
 
         us = ngx_mcp_zone_slot(zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
 
@@ -74,6 +80,7 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
         pin->gone = ngx_mcp_peer_gone(us, peer);
         pin->epoch = peer->health.epoch;
         pin->issued = s->epoch;
+        pin->revival = (s->revival != 0);
         pin->slot = s->peer;
         pin->peer_len = ngx_mcp_zone_text_copy(zone, peer->name, pin->peer,
                                                NGX_MCP_PEER_NAME_MAX);
@@ -83,6 +90,23 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
     ngx_mcp_zone_unlock(zone);
 
     return rc;
+}
+
+
+void
+ngx_mcp_session_end(ngx_mcp_policy_t *policy, ngx_mcp_session_pin_t *pin)
+{
+    ngx_mcp_session_slot_t  *s;
+
+    ngx_mcp_zone_lock(policy->zone);
+
+    s = ngx_mcp_record_find(policy->zone, &pin->ref);
+
+    if (s != NULL && s->busy_ms == pin->held) {
+        s->busy_ms = pin->before;
+    }
+
+    ngx_mcp_zone_unlock(policy->zone);
 }
 
 
@@ -110,7 +134,7 @@ ngx_mcp_session_stream(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
 
 void
-ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_pin_t *pin,
     ngx_uint_t use, ngx_msec_t hold)
 {
     uint64_t                 until;
@@ -120,13 +144,14 @@ ngx_mcp_session_renew(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     ngx_mcp_zone_lock(policy->zone);
 
-    s = ngx_mcp_record_find(policy->zone, ref);
+    s = ngx_mcp_record_find(policy->zone, &pin->ref);
 
     if (s != NULL && use == NGX_MCP_USE_STREAM) {
         s->stream_ms = ngx_max(s->stream_ms, until);
 
     } else if (s != NULL) {
-        s->busy_ms = ngx_max(s->busy_ms, until);
+        s->busy_ms = ngx_max(s->busy_ms + 1, until);
+        pin->held = s->busy_ms;
     }
 
     ngx_mcp_zone_unlock(policy->zone);
@@ -204,6 +229,8 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
 
         /* issued anew: whatever was known of it is over */
 
+        ngx_mcp_revival_free(zone, s);
+
         s->oks = 0;
         s->stop = 0;
         s->broken = 0;
@@ -233,6 +260,9 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
                                           : NGX_MCP_COUNT_LEARNED);
 
     ngx_mcp_session_count_in(policy, s, client);
+
+    client->ref.slot = ngx_mcp_zone_index(zone, s);
+    client->ref.serial = s->serial;
 
     ngx_mcp_zone_unlock(zone);
 
@@ -275,6 +305,7 @@ ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
         if (client->proof) {
             ngx_mcp_session_proof(policy, s, client, &t);
+            ngx_mcp_revival_proof(zone, s);
         }
 
         ngx_mcp_session_count_in(policy, s, client);

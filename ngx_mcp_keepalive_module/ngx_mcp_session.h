@@ -64,7 +64,10 @@ typedef struct {
     uint32_t                    epoch;      /* of the peer, now */
     uint32_t                    issued;     /* ... when it issued the session
                                              * */
+    ngx_uint_t                  revival;    /* there is a record for one */
     uint32_t                    slot;       /* the peer's */
+    uint64_t                    held;       /* this request's lease, until */
+    uint64_t                    before;     /* another's, then */
     size_t                      peer_len;
     u_char                      peer[NGX_MCP_PEER_NAME_MAX];
 } ngx_mcp_session_pin_t;
@@ -88,6 +91,7 @@ typedef struct {
     unsigned                    proof:1;    /* JSON or an event stream */
     unsigned                    repin:1;    /* the peer that answered counts */
     unsigned                    current:1;  /* "epoch" is not known: as now */
+    ngx_mcp_session_ref_t       ref;        /* of the session learned */
 } ngx_mcp_client_t;
 
 
@@ -141,9 +145,9 @@ typedef struct {
 
 /*
  * Requests in flight and open streams hold their session by a lease that is
- * only a time: it is renewed while they last and not given back, so that
- * nothing is left of a worker that dies.  It is shorter than the time to the
- * next keepalive: what is short never delays one.
+ * only a time, renewed while they last, so that nothing is left of a worker
+ * that dies.  A request gives it back if no other has taken one since; what is
+ * left otherwise is shorter than the time to the next keepalive.
  */
 
 /*
@@ -153,13 +157,16 @@ typedef struct {
 ngx_int_t ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
     ngx_msec_t hold, ngx_mcp_session_pin_t *pin);
 
+/* A request with the lease pin->held ends. */
+void ngx_mcp_session_end(ngx_mcp_policy_t *policy, ngx_mcp_session_pin_t *pin);
+
 /* A notification stream asked for at "start" opens: takes a stream lease. */
 void ngx_mcp_session_stream(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref, ngx_msec_t start, ngx_msec_t hold);
 
 /* Renews a lease of kind "use" for "hold" ms. */
 void ngx_mcp_session_renew(ngx_mcp_policy_t *policy,
-    ngx_mcp_session_ref_t *ref, ngx_uint_t use, ngx_msec_t hold);
+    ngx_mcp_session_pin_t *pin, ngx_uint_t use, ngx_msec_t hold);
 
 /*
  * Evicts up to NGX_MCP_LOCK_NODES sessions, to make room for records of another

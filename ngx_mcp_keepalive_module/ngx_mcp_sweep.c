@@ -11,7 +11,7 @@
 #include "ngx_mcp_sweep.h"
 
 
-static void ngx_mcp_sweep_idle(ngx_mcp_view_t *view, uint64_t mark);
+static void ngx_mcp_sweep_idle(ngx_mcp_view_t *view);
 static ngx_uint_t ngx_mcp_sweep_stale(ngx_mcp_view_t *view,
     ngx_connection_t *c);
 
@@ -19,28 +19,27 @@ static ngx_uint_t ngx_mcp_sweep_stale(ngx_mcp_view_t *view,
 void
 ngx_mcp_sweep(ngx_mcp_policy_t *policy)
 {
-    uint64_t         mark;
     ngx_uint_t       i;
     ngx_mcp_view_t  *view;
 
     view = ngx_mcp_view(policy);
-    mark = view->swept;
 
     for (i = 0; i < view->n; i++) {
-        mark = ngx_max(mark, view->peers[i].mark);
+
+        if (view->peers[i].mark >= view->swept && view->peers[i].mark) {
+            ngx_mcp_sweep_idle(view);
+            break;
+        }
     }
 
-    if (mark != view->swept) {
-        ngx_mcp_sweep_idle(view, mark);
-        view->swept = mark;
-    }
+    view->swept = view->known;
 }
 
 
 /* The contract is that of ngx_close_idle_connections(). */
 
 static void
-ngx_mcp_sweep_idle(ngx_mcp_view_t *view, uint64_t mark)
+ngx_mcp_sweep_idle(ngx_mcp_view_t *view)
 {
     ngx_uint_t         i;
     ngx_connection_t  *c;
@@ -52,7 +51,7 @@ ngx_mcp_sweep_idle(ngx_mcp_view_t *view, uint64_t mark)
         /* those of clients are idle at times, too */
 
         if (c[i].fd == (ngx_socket_t) -1 || !c[i].idle || c[i].listening
-            || c[i].number >= mark || !ngx_mcp_sweep_stale(view, &c[i]))
+            || !ngx_mcp_sweep_stale(view, &c[i]))
         {
             continue;
         }
@@ -83,5 +82,6 @@ ngx_mcp_sweep_stale(ngx_mcp_view_t *view, ngx_connection_t *c)
 
     peer = ngx_mcp_view_find(view, &name);
 
-    return peer != NULL && peer->mark > view->swept && c->number < peer->mark;
+    return peer != NULL && peer->mark >= view->swept
+           && c->number < peer->mark;
 }

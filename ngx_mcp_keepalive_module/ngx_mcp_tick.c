@@ -12,6 +12,7 @@
 #include "ngx_mcp_connect.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_request.h"
+#include "ngx_mcp_revive.h"
 #include "ngx_mcp_rr.h"
 #include "ngx_mcp_sweep.h"
 #include "ngx_mcp_tick.h"
@@ -70,6 +71,7 @@ ngx_mcp_tick_init_process(ngx_cycle_t *cycle)
 
     ngx_mcp_connect_init_process();
     ngx_mcp_call_init_process();
+    ngx_mcp_revive_init_process();
 
     if (ngx_mcp_stub_init_process(cycle) != NGX_OK) {
         return NGX_ERROR;
@@ -238,7 +240,7 @@ ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf)
 
         absent = (ngx_mcp_rr_state(conf->upstream, &name) == NGX_ABORT);
 
-        if (absent != peer->absent) {
+        if (absent != peer->gone) {
             ngx_mcp_peer_absent(&conf->policy, peer->slot, absent);
         }
     }
@@ -331,7 +333,6 @@ ngx_mcp_tick_next(ngx_mcp_zone_t *zone, uint32_t peer)
     ngx_memzero(&due, sizeof(ngx_mcp_due_t));
     due.wake = (uint64_t) -1;
 
-    ngx_mcp_tick_peers();
     ngx_mcp_tick_attempts(&due);
     ngx_mcp_tick_pump(zone, peer, NGX_MCP_END_HOLDS, &due);
     ngx_mcp_tick_schedule(&due);

@@ -8,6 +8,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_mcp_alias.h"
 #include "ngx_mcp_evidence.h"
 #include "ngx_mcp_intercept.h"
 #include "ngx_mcp_request.h"
@@ -54,6 +55,8 @@ static void ngx_mcp_upstream_free_client(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
 static ngx_int_t ngx_mcp_upstream_get_call(ngx_peer_connection_t *pc,
     void *data);
+static ngx_int_t ngx_mcp_upstream_chosen(ngx_peer_connection_t *pc,
+    ngx_mcp_ctx_t *ctx);
 static void ngx_mcp_upstream_free_call(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
 static ngx_int_t ngx_mcp_upstream_pooled(ngx_peer_connection_t *pc,
@@ -204,6 +207,12 @@ ngx_mcp_upstream_client(ngx_http_request_t *r,
     }
 
     ctx = ngx_mcp_request_ctx(r);
+
+    if (ctx->answer == NGX_MCP_ANSWER_NONE && ctx->session.revival
+        && ngx_mcp_alias_request(r, ctx) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
 
     if (ctx->answer || conf->chain_init_peer(r, us) != NGX_OK) {
         ngx_mcp_upstream_answer(r, ctx);
@@ -397,10 +406,50 @@ ngx_mcp_upstream_get_call(ngx_peer_connection_t *pc, void *data)
         rc = ngx_mcp_upstream_pooled(pc, hook->ctx);
     }
 
+    if ((rc == NGX_OK || rc == NGX_DONE)
+        && ngx_mcp_upstream_chosen(pc, hook->ctx) != NGX_OK)
+    {
+        hook->free(pc, hook->data, 0);
+        return NGX_BUSY;
+    }
+
     outcome->contacted = (rc == NGX_OK || rc == NGX_DONE);
     outcome->pooled = (rc == NGX_DONE);
 
     return rc;
+}
+
+
+/* Notes whom a call goes to.  NGX_BUSY: not now, others went before. */
+
+static ngx_int_t
+ngx_mcp_upstream_chosen(ngx_peer_connection_t *pc, ngx_mcp_ctx_t *ctx)
+{
+    ngx_mcp_outcome_t    *outcome;
+    ngx_mcp_peer_view_t  *peer;
+
+    if (ctx->pin.len) {
+        return NGX_OK;
+    }
+
+    outcome = &ctx->outcome;
+    peer = ngx_mcp_view_find(ngx_mcp_view(&ctx->conf->policy), pc->name);
+
+    if (peer == NULL) {
+        return NGX_OK;
+    }
+
+    outcome->peer = peer->slot;
+    outcome->epoch = peer->epoch;
+    outcome->name_len = peer->name_len;
+    ngx_memcpy(outcome->name, peer->name, peer->name_len);
+
+    if (!ngx_mcp_peer_rate(&ctx->conf->policy, peer->slot)) {
+        outcome->limited = 1;
+        return NGX_BUSY;
+    }
+
+    return NGX_OK;
 }
 
 
@@ -412,11 +461,14 @@ ngx_mcp_upstream_free_call(ngx_peer_connection_t *pc, void *data,
 
     ngx_mcp_upstream_outcome(hook->request, pc, &hook->ctx->outcome);
 
-    if (hook->ctx->outcome.timedout) {
-        state |= NGX_PEER_FAILED;
-    }
-
     ngx_mcp_upstream_retire(hook->request, pc, hook->ctx);
+
+    /* our judgement of a peer is not nginx's, which has its own */
+
+    if ((state & NGX_PEER_FAILED) || hook->ctx->outcome.timedout) {
+        hook->request->upstream->keepalive = 0;
+        state &= ~NGX_PEER_FAILED;
+    }
 
     hook->free(pc, hook->data, state);
 

@@ -127,6 +127,7 @@ ngx_mcp_variable_session(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     u_char               *p, digest[NGX_MCP_DIGEST_LEN];
     ngx_str_t             id;
     ngx_int_t             rc;
+    ngx_mcp_ctx_t        *ctx;
     ngx_mcp_zone_t      **zone;
     ngx_mcp_main_conf_t  *mcf;
 
@@ -134,7 +135,18 @@ ngx_mcp_variable_session(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         return ngx_mcp_variable_text(r, v, NULL, 0);
     }
 
-    rc = ngx_mcp_request_session_id(&r->headers_in.headers, &id);
+    ctx = ngx_mcp_request_trace(r);
+
+    if (ctx != NULL && ctx->alias.len) {
+
+        /* to a revived one the server has given another id */
+
+        rc = NGX_OK;
+        id = ctx->id;
+
+    } else {
+        rc = ngx_mcp_request_session_id(&r->headers_in.headers, &id);
+    }
 
     if (rc == NGX_DECLINED) {
         rc = ngx_mcp_request_session_id(&r->headers_out.headers, &id);
@@ -571,7 +583,6 @@ ngx_mcp_variable_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
     char                  reason[MCP_REASON_MAX];
     mcp_facts_t           facts;
-    ngx_table_elt_t      *h;
     ngx_http_upstream_t  *u;
     static ngx_str_t      retry_after = ngx_string("Retry-After");
 
@@ -620,10 +631,7 @@ ngx_mcp_variable_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return ctx->verdict;
     }
 
-    h = u->headers_in.content_type;
-
-    facts.media = h ? mcp_rpc_media((char *) h->value.data, h->value.len)
-                    : MCP_MEDIA_NONE;
+    facts.media = ngx_mcp_request_media(r);
     facts.retry_after = ngx_mcp_request_header(&u->headers_in.headers,
                                                &retry_after) != NULL;
 

@@ -6,6 +6,7 @@
 
 #include <ngx_config.h>
 #include <ngx_core.h>
+#include <ngx_event.h>
 
 #include "ngx_mcp_view.h"
 
@@ -15,6 +16,7 @@ static ngx_int_t ngx_mcp_view_fill(ngx_mcp_policy_t *policy,
 static ngx_int_t ngx_mcp_view_grow(ngx_mcp_view_t *view);
 
 
+static ngx_mcp_view_t     ngx_mcp_view_none;
 static ngx_mcp_view_t    *ngx_mcp_views;
 static ngx_uint_t         ngx_mcp_nviews;
 static void             (*ngx_mcp_view_changed)(void);
@@ -52,8 +54,16 @@ ngx_mcp_view_t *
 ngx_mcp_view(ngx_mcp_policy_t *policy)
 {
     uint32_t         changes;
+    uint64_t         mark;
     ngx_uint_t       first;
     ngx_mcp_view_t  *view;
+
+    if (policy->index >= ngx_mcp_nviews) {
+
+        /* a new configuration in a single process: no worker to begin anew */
+
+        return &ngx_mcp_view_none;
+    }
 
     view = &ngx_mcp_views[policy->index];
 
@@ -68,10 +78,12 @@ ngx_mcp_view(ngx_mcp_policy_t *policy)
     ngx_memory_barrier();
 
     first = !view->filled;
+    mark = *(volatile ngx_atomic_uint_t *) ngx_connection_counter;
 
     if (ngx_mcp_view_fill(policy, view) == NGX_OK) {
         view->filled = 1;
         view->changes = changes;
+        view->known = mark;
 
         if (!first) {
             ngx_mcp_view_changed();
@@ -131,7 +143,8 @@ ngx_mcp_view_fill(ngx_mcp_policy_t *policy, ngx_mcp_view_t *view)
     view->sick = 0;
 
     for (i = 0; i < view->n; i++) {
-        view->sick += ngx_mcp_view_sick(&view->peers[i]);
+        view->sick += !view->peers[i].gone
+                      && ngx_mcp_view_sick(&view->peers[i]);
     }
 
     return NGX_OK;

@@ -27,8 +27,8 @@ typedef struct {
     ngx_uint_t                  sick;       /* peers not to be used freely */
     uint32_t                    changes;    /* of the zone, then */
     unsigned                    filled:1;
-    uint64_t                    swept;      /* marks up to here are, by this
-                                             * worker */
+    uint64_t                    known;      /* marks below are in the copy */
+    uint64_t                    swept;      /* ... and were swept for */
 } ngx_mcp_view_t;
 
 
@@ -49,10 +49,13 @@ ngx_mcp_view_t *ngx_mcp_view(ngx_mcp_policy_t *policy);
 /* The peer "name" of a view; NULL: not known. */
 ngx_mcp_peer_view_t *ngx_mcp_view_find(ngx_mcp_view_t *view, ngx_str_t *name);
 
-/* True if a peer is degraded, parked, on trial or gone. */
+/*
+ * True if a peer is degraded, parked or on trial.  One that is gone is not in
+ * the balancer's list, or in a former one, for whose workers it is still there.
+ */
 #define ngx_mcp_view_sick(peer)                                               \
     ((peer)->state == MCP_PEER_DEGRADED || (peer)->state == MCP_PEER_PARKED   \
-     || (peer)->trial || (peer)->gone)
+     || (peer)->trial)
 
 
 #endif /* _NGX_MCP_VIEW_H_INCLUDED_ */

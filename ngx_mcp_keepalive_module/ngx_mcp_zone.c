@@ -407,6 +407,7 @@ ngx_mcp_zone_sweep(ngx_mcp_zone_t *zone)
         case NGX_MCP_SLOT_STATS:
         case NGX_MCP_SLOT_SESSION:
         case NGX_MCP_SLOT_ENDPOINT:
+        case NGX_MCP_SLOT_REVIVAL:
             sh->nused++;
             break;
 

@@ -43,6 +43,7 @@
 #define NGX_MCP_SLOT_SESSION   0x6d637034
 #define NGX_MCP_SLOT_ENDPOINT  0x6d637035
 #define NGX_MCP_SLOT_TEXT      0x6d637036
+#define NGX_MCP_SLOT_REVIVAL   0x6d637038
 #define NGX_MCP_SLOT_MARKED    0x6d637037   /* a text met by the rebuild */
 
 
@@ -122,6 +123,8 @@ typedef struct {
     uint32_t                    rate;       /* keepalives a second and peer */
     ngx_uint_t                  calls;      /* ... in flight to a peer */
     ngx_uint_t                  pin;        /* sessions live on one peer */
+    uint32_t                    revive;     /* revivals of a session without
+                                             * proof in between; 0: off */
     mcp_health_conf_t           health;     /* its jitter serves all times */
 } ngx_mcp_policy_t;
 

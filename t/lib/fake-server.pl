@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 
-# Runs one fake MCP server: fake-server.pl NAME PORT LOG GENERATION
+# Runs one fake MCP server:
+# fake-server.pl NAME PORT LOG GENERATION [HOST [NETNS]]
 # Prints {"port":N,"ctl":N} and serves until its control connection ends.
 
 use strict;
@@ -10,8 +11,9 @@ use FindBin ();
 use lib $FindBin::Bin;
 use MCP::FakeServer ();
 
-my ($name, $port, $log, $gen) = @ARGV;
+my ($name, $port, $log, $gen, $host, $netns) = @ARGV;
 
 srand;
 MCP::FakeServer->new(name => $name, port => $port, log => $log,
-                     gen => $gen)->run;
+                     gen => $gen, host => $host // '127.0.0.1',
+                     netns => $netns)->run;

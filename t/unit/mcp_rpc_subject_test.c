@@ -51,8 +51,8 @@ static const struct {
       "tools/call", "" },
     { "{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\","
       "\"params\":{\"name\":\"two words\"}}", "tools/call", "" },
-    { "{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\",\"params\":{\"name\":[]}}",
-      "tools/call", "" },
+    { "{\"jsonrpc\":\"2.0\",\"method\":\"tools/call\","
+      "\"params\":{\"name\":[]}}", "tools/call", "" },
 
     /* no request of JSON-RPC */
 

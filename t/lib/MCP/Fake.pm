@@ -12,11 +12,14 @@ use POSIX ();
 my @all;
 
 
+# name, port; host, netns: as in MCP::FakeServer.
+
 sub new {
     my ($class, %arg) = @_;
 
     my $self = bless { name => 's' . (1 + @all), gen => 0,
-                       port => free_port(), owner => $$, %arg }, $class;
+                       host => '127.0.0.1', port => free_port(), owner => $$,
+                       %arg }, $class;
 
     $self->{log} = work_dir() . "/fake-$self->{name}-$$.log";
     push @all, $self;
@@ -36,8 +39,8 @@ sub start {
 
     if ($pid == 0) {
         open STDOUT, '>&', $out or POSIX::_exit(1);
-        exec $^X, $script, @$self{qw(name port log)}, $self->{gen} + 1
-            or POSIX::_exit(1);
+        exec $^X, $script, @$self{qw(name port log)}, $self->{gen} + 1,
+             $self->{host}, $self->{netns} // () or POSIX::_exit(1);
     }
 
     close $out;
@@ -76,7 +79,7 @@ sub restart {
 }
 
 
-sub addr { return "127.0.0.1:$_[0]{port}" }
+sub addr { return "$_[0]{host}:$_[0]{port}" }
 
 
 # ---- orders; see MCP::FakeServer and MCP::FakeAnswer ----
@@ -139,6 +142,9 @@ sub drop {
 
     return $self->order('drop', %more);
 }
+
+
+sub deaf { my ($self, $on) = @_; return $self->order('deaf', on => $on) }
 
 
 sub push_text {

@@ -13,16 +13,18 @@ use MCP::FakeAnswer qw(chunk plan);
 use MCP::FakeSessions ();
 use MCP::HTTP ();
 use MCP::Util qw(json_data json_text now_ms pause_ms);
+use POSIX ();
 use Socket qw(IPPROTO_TCP SO_LINGER SOL_SOCKET TCP_NODELAY);
 
 
-# name, port, log (file); gen counts the restarts.
+# name, port, log (file); gen counts the restarts; host: the address it serves;
+# netns: a file of the network namespace that has it.
 
 sub new {
     my ($class, %arg) = @_;
 
     my $self = bless { gen => 1, rules => [], conns => {}, timers => [],
-                       serial => 0, %arg,
+                       serial => 0, host => '127.0.0.1', %arg,
                        count => { map { $_ => 0 }
                                   qw(requests keepalives misrouted
                                      connections) } }, $class;
@@ -32,7 +34,7 @@ sub new {
     $self->{sessions} = MCP::FakeSessions->new(name => $self->{name});
     $self->{reading} = IO::Select->new;
     $self->{writing} = IO::Select->new;
-    $self->{ctl} = listener(0) or die "control port: $!\n";
+    $self->{ctl} = listener('127.0.0.1', 0) or die "control port: $!\n";
     $self->{reading}->add($self->{ctl});
     $self->open_port;
 
@@ -41,11 +43,48 @@ sub new {
 
 
 sub listener {
-    my ($port) = @_;
+    my ($host, $port) = @_;
 
     return IO::Socket::INET->new(
-        LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 1024,
+        LocalAddr => $host, LocalPort => $port, Listen => 1024,
         ReuseAddr => 1, Blocking => 0);
+}
+
+
+# The port for clients; a socket stays in the namespace it was made in.
+
+sub client_listener {
+    my ($self) = @_;
+
+    my @where = @$self{qw(host port)};
+
+    return listener(@where) unless $self->{netns};
+
+    open my $home, '<', '/proc/self/ns/net' or die "netns: $!\n";
+
+    enter_netns($self->{netns});
+    my $listen = listener(@where);
+    my $why = $!;
+    enter_netns($home);
+
+    $! = $why;
+    return $listen;
+}
+
+
+sub enter_netns {
+    my ($ns) = @_;
+
+    my %setns = (x86_64 => 308, aarch64 => 268);
+    my $number = $setns{ (POSIX::uname())[4] } // die "no setns here\n";
+
+    unless (ref $ns) {
+        open my $fh, '<', $ns or die "$ns: $!\n";
+        $ns = $fh;
+    }
+
+    syscall($number, fileno $ns, 0x40000000) == 0 or die "setns: $!\n";
+    return;
 }
 
 
@@ -55,7 +94,7 @@ sub open_port {
     return if $self->{listen};
 
     for (1 .. 100) {
-        last if $self->{listen} = listener($self->{port});
+        last if $self->{listen} = $self->client_listener;
         pause_ms(20);
     }
 
@@ -521,7 +560,32 @@ sub ctl_drop {
 
     for my $conn (values %{ $self->{conns} }) {
         next if $order->{streams} && !$conn->{is_get};
+        next if $order->{idle} && ($conn->{busy} || !$conn->{n});
         $self->cut($conn, $order->{reset} ? 'reset' : 'close');
+    }
+
+    return;
+}
+
+
+# Drops every packet that comes in, as a network does that has lost its way:
+# on the open connections for good, on the port until on: 0.
+
+sub ctl_deaf {
+    my ($self, $order) = @_;
+
+    my $drop_all = pack 'SCCL', 6, 0, 0, 0;             # BPF_RET, 0 bytes
+    my $program = pack 'S x![J] P', 1, $drop_all;
+    my @sockets = map { $_->{fh} } values %{ $self->{conns} };
+
+    if (!$order->{on}) {
+        setsockopt $self->{listen}, SOL_SOCKET, 27, pack 'i', 0;
+        return;
+    }
+
+    for my $fh ($self->{listen}, @sockets) {
+        setsockopt $fh, SOL_SOCKET, 26, $program
+            or return { error => "SO_ATTACH_FILTER: $!" };
     }
 
     return;
