@@ -178,6 +178,19 @@ sub documented {
 
     loads("$name: a configuration", $_) for @conf;
     works("$name: a configuration", $_) for @conf;
+
+    # parts of one
+
+    my $frame = "load_module modules/ngx_mcp_keepalive_module.so;\n"
+              . "events {}\nhttp {\n%s}\n";
+
+    for my $part (grep { !/^events\b/m }
+                  slurp($file) =~ /^```nginx\n(.*?)^```$/msg)
+    {
+        $part = "server { listen 80; $part}\n" if $part =~ /^location/;
+        loads("$name: " . ($part =~ /(mcp_\w+)/)[0], sprintf $frame, $part);
+    }
+
     return;
 }
 
