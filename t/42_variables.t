@@ -7,9 +7,15 @@ use MCP::Fake ();
 use MCP::Test;
 use MIME::Base64 qw(encode_base64);
 
-my @names = qw(session version method name peer state verdict);
-my $format = join '|', map { "\$mcp_$_" }
+my @names = qw(mark session version method name peer state verdict);
+my $format = join '|', '$http_x_mark', map { "\$mcp_$_" }
              qw(session protocol_version method name peer peer_state verdict);
+
+# by which a request finds its line; all clients send it
+
+my $mark = ['X-Mark', 0];
+my $timeout = 300 * slow() . 'ms';
+
 my $proxy = 'proxy_http_version 1.1; proxy_set_header Connection "";'
           . ' proxy_set_header Host $http_host;';
 
@@ -28,11 +34,11 @@ my $nginx = nginx(
           . ' mcp_keepalive zone=second:64k interval=off; }'
           . 'upstream gone { server %%fake2%%;'
           . ' mcp_keepalive zone=mcp interval=off; }',
-    upstream => 'mcp_keepalive zone=mcp:1m interval=off timeout=300ms;',
+    upstream => 'mcp_keepalive zone=mcp:1m interval=off timeout=' . $timeout . ';',
     location => 'access_log %%dir%%/access.log mcp;'
               . 'add_header X-Session $mcp_session always;'
               . 'add_header X-Peer $mcp_peer-$mcp_peer_state always;'
-              . 'proxy_read_timeout 300ms;',
+              . 'proxy_read_timeout ' . $timeout . ';',
     server => 'access_log %%dir%%/access.log mcp;'
             . "location /limited { limit_req zone=sessions burst=1 nodelay;"
             . " $proxy proxy_pass http://tools; }"
@@ -62,30 +68,25 @@ subtest unused => \&unused;
 finish();
 
 
-# The last line of the access log, by name; "-" is empty.
-
-sub line {
-    my ($count) = @_;
-
-    wait_for(sub { $nginx->access_lines >= $count }, 5);
-
-    my @lines = $nginx->access_lines;
-    my %value;
-
-    @value{@names} = map { $_ eq '-' ? '' : $_ } split /\|/, $lines[-1], -1;
-    return \%value;
-}
+sub caller_of { return client($nginx, headers => [$mark], @_) }
 
 
-# Makes a request and returns its line.
+# Makes a request and returns its line by name; "-" is empty.
 
 sub logged {
     my ($code) = @_;
 
-    my $before = () = $nginx->access_lines;
+    my $n = ++$mark->[1];
     my $x = $code->();
+    my ($line, %value);
 
-    return (line($before + 1), $x);
+    wait_for(sub {
+        ($line) = grep { /^$n\|/ } $nginx->access_lines;
+        return $line;
+    }, 5);
+
+    @value{@names} = map { $_ eq '-' ? '' : $_ } split /\|/, $line // '', -1;
+    return (\%value, $x);
 }
 
 
@@ -101,17 +102,16 @@ sub is_logged {
 
 
 sub legacy {
-    my $c = client($nginx);
+    my $c = caller_of();
 
-    my $x = is_logged(sub { $c->initialize },
-        { method => 'initialize', name => '', version => '',
-          peer => $fake->addr, verdict => 'ok' }, 'initialize');
-
+    my ($line, $x) = logged(sub { $c->initialize });
     my $session = $x->header('X-Session');
 
     like($session, qr/^[0-9a-f]{12}$/, 'an issued session, in a header');
-    is((split /\|/, ($nginx->access_lines)[-1])[0], $session,
-       'and in the log');
+    is_deeply($line,
+        { mark => $mark->[1], session => $session, method => 'initialize',
+          name => '', version => '', peer => $fake->addr, state => 'connecting',
+          verdict => 'ok' }, 'and in the log');
     is($x->header('X-Peer'), $fake->addr . '-connecting', 'peer and state');
 
     is_logged(sub { $c->initialized },
@@ -147,7 +147,7 @@ sub legacy {
 # Stable, keyed, and not the id's own hash.
 
 sub digest {
-    my @c = clients($nginx, 3);
+    my @c = map { caller_of() } 1 .. 3;
 
     $_->open_session(1) for @c;
 
@@ -161,7 +161,7 @@ sub digest {
     is($c[0]->call->header('X-Session'), $before, 'kept over a reload');
 
     my ($line) = logged(sub {
-        return client($nginx, uri => '/two', session => $c[0]->session)
+        return caller_of(uri => '/two', session => $c[0]->session)
                ->call;
     });
 
@@ -184,7 +184,7 @@ sub digest {
 # 2026-07-28: from the headers, whatever the body says.
 
 sub modern {
-    my $c = client($nginx);
+    my $c = caller_of();
     my $body = '{"jsonrpc":"2.0","id":1,"method":"body","params":{}}';
     my @modern = (['MCP-Protocol-Version', '2026-07-28']);
 
@@ -239,7 +239,7 @@ sub modern {
 
 
 sub bodies {
-    my $c = client($nginx);
+    my $c = caller_of();
     my $json = sub { return $c->request('POST', $_[0], @_[1 .. $#_]) };
     my $call = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
              . '{"name":"echo","arguments":{"a":"%s"}}}';
@@ -276,7 +276,7 @@ sub bodies {
 
 
 sub verdicts {
-    my $c = client($nginx);
+    my $c = caller_of();
 
     $c->open_session(1);
 
@@ -311,7 +311,7 @@ sub verdicts {
               { verdict => 'session_lost', peer => $fake->addr },
               'our own 404, with the peer that lost it');
 
-    $c = client($nginx);
+    $c = caller_of();
     $c->open_session(1);
 
     $fake->rule(do => { status => 405, body => '' }, times => 1);
@@ -337,7 +337,7 @@ sub verdicts {
 
 
 sub failures {
-    my $c = client($nginx, uri => '/gone');
+    my $c = caller_of(uri => '/gone');
 
     is_logged(sub { $c->initialize },
               { verdict => 'peer_down', peer => $dead->addr,
@@ -350,7 +350,7 @@ sub failures {
 # What an internal redirect takes from the request is still told.
 
 sub redirected {
-    my $c = client($nginx, uri => '/caught_errors');
+    my $c = caller_of(uri => '/caught_errors');
 
     $fake->rule(do => { status => 500, type => 'text/html',
                         body => '<p>' }, times => 1);
@@ -367,9 +367,8 @@ sub redirected {
 # One client too fast does not stop another.
 
 sub limit {
-    my @c = clients($nginx, 2, uri => '/limited');
+    my @c = map { caller_of() } 1 .. 2;
 
-    $_->{uri} = '/mcp' for @c;
     $_->open_session for @c;
     $_->{uri} = '/limited' for @c;
 
@@ -381,12 +380,12 @@ sub limit {
 
 
 sub unused {
-    my $c = client($nginx, uri => '/plain', session => 'x');
+    my $c = caller_of(uri => '/plain', session => 'x');
 
     is_logged(sub { $c->call },
               { peer => '', state => '', verdict => '', method => 'tools/call',
                 name => 'echo' }, 'another upstream');
-    like($c->wait(client($nginx, uri => '/here', session => 'x')->start_call)
+    like($c->wait(caller_of(uri => '/here', session => 'x')->start_call)
          ->body, qr/^[0-9a-f]{12} /, 'a location without an upstream');
 
     my $plain = nginx(fakes => [$fake], http => "log_format mcp '$format';",
@@ -395,7 +394,7 @@ sub unused {
 
     client($plain, session => 'x')->call;
     eventually(sub { $plain->access_lines }, 'a line');
-    is(($plain->access_lines)[-1], '-|-|-|-|-|-|-',
+    is(($plain->access_lines)[-1], '-|-|-|-|-|-|-|-',
        'without mcp_keepalive all are empty');
 
     $plain->stop;
