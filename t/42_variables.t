@@ -21,17 +21,20 @@ my $proxy = 'proxy_http_version 1.1; proxy_set_header Connection "";'
 
 my $fake = fake();
 my $dead = fake();
+my $moody = fake();
 
 $dead->kill;
 
 my $nginx = nginx(
-    fakes => [$fake, $dead], servers => [$fake->addr], workers => 2,
+    fakes => [$fake, $dead, $moody], servers => [$fake->addr], workers => 2,
     http => "log_format mcp '$format';"
           . 'limit_req_zone $mcp_session zone=sessions:1m rate=1r/m;'
           . 'client_body_buffer_size 256k; client_max_body_size 1m;'
           . 'upstream plain { server %%fake1%%; }'
           . 'upstream two { server %%fake1%%;'
           . ' mcp_keepalive zone=second:64k interval=off; }'
+          . 'upstream revived { server %%fake3%%;'
+          . ' mcp_keepalive zone=mcp interval=off; mcp_revive on; }'
           . 'upstream gone { server %%fake2%%;'
           . ' mcp_keepalive zone=mcp interval=off; }',
     upstream => 'mcp_keepalive zone=mcp:1m interval=off timeout=' . $timeout . ';',
@@ -44,6 +47,8 @@ my $nginx = nginx(
             . " $proxy proxy_pass http://tools; }"
             . "location /two { $proxy proxy_pass http://two; }"
             . "location /gone { $proxy proxy_pass http://gone; }"
+            . "location /revived { $proxy proxy_pass http://revived;"
+            . ' proxy_set_header X-Digest $mcp_session; }'
             . "location /plain { $proxy proxy_pass http://plain; }"
             . "location /file { client_body_in_file_only clean;"
             . " $proxy proxy_pass http://tools; }"
@@ -61,6 +66,7 @@ subtest modern => \&modern;
 subtest bodies => \&bodies;
 subtest verdicts => \&verdicts;
 subtest failures => \&failures;
+subtest revived => \&revived;
 subtest redirected => \&redirected;
 subtest limit => \&limit;
 subtest unused => \&unused;
@@ -343,6 +349,32 @@ sub failures {
               { verdict => 'peer_down', peer => $dead->addr,
                 state => 'degraded', method => 'initialize' },
               'refused');
+    return;
+}
+
+
+# The server knows the session by another id now; it is still the same.
+
+sub revived {
+    my $c = caller_of(uri => '/revived');
+
+    $c->open_session(1);
+
+    my ($before) = logged(sub { $c->call });
+
+    $moody->forget;
+
+    my ($after, $x) = logged(sub { $c->call });
+
+    is($x->status, 200, 'revived');
+    is($after->{session}, $before->{session}, 'the same session in the log');
+    is($after->{verdict}, 'ok', 'the verdict is that of the answer');
+
+    my ($sent) = reverse grep { $_->{rpc} eq 'tools/call' } $moody->requests;
+
+    is(join(' ', MCP::Fake::values_of($sent, 'X-Digest')),
+       $before->{session}, 'and towards the server');
+    isnt($sent->{session}, $c->session, 'which calls it otherwise');
     return;
 }
 
