@@ -11,6 +11,9 @@
 #include "ngx_mcp_peer.h"
 
 
+/* A peer gone for so long is forgotten, in ms. */
+#define NGX_MCP_PEER_REAP     600000
+
 /* How far, in us, keepalives may run ahead of an even spacing. */
 #define NGX_MCP_RATE_BURST    100000
 
@@ -425,6 +428,55 @@ ngx_mcp_peer_absent(ngx_mcp_policy_t *policy, uint32_t slot, ngx_uint_t absent)
     }
 
     ngx_mcp_zone_unlock(policy->zone);
+}
+
+
+void
+ngx_mcp_peer_reap(ngx_mcp_policy_t *policy, uint32_t slot)
+{
+    ngx_mcp_zone_t           *zone;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_stats_slot_t     *stats;
+    ngx_mcp_upstream_slot_t  *us;
+
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    us = ngx_mcp_zone_slot(zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
+    peer = ngx_mcp_peer_slot(policy, slot);
+
+    if (peer == NULL || !ngx_mcp_peer_gone(us, peer)) {
+
+        if (peer != NULL) {
+            peer->gone_ms = 0;
+        }
+
+    } else if (peer->gone_ms == 0) {
+        peer->gone_ms = ngx_current_msec;
+
+    } else if (peer->refs == 0
+               && ngx_current_msec - peer->gone_ms > NGX_MCP_PEER_REAP)
+    {
+        ngx_queue_remove(&peer->queue);
+
+        ngx_mcp_zone_crash();
+
+        ngx_mcp_zone_text_free(zone, peer->name);
+        ngx_mcp_zone_text_free(zone, peer->reason);
+
+        stats = ngx_mcp_zone_slot(zone, peer->stats, NGX_MCP_SLOT_STATS);
+
+        if (stats != NULL) {
+            ngx_mcp_zone_free(zone, stats);
+        }
+
+        ngx_mcp_zone_free(zone, peer);
+
+        zone->sh->changes++;
+    }
+
+    ngx_mcp_zone_unlock(zone);
 }
 
 

@@ -96,7 +96,8 @@ typedef struct {
     uint32_t                    reason;     /* text, of the last transition */
     uint32_t                    stats;      /* slot */
     uint32_t                    generation; /* configured last in */
-    uint32_t                    nsessions;
+    uint32_t                    nsessions;  /* those not lost */
+    uint32_t                    refs;       /* sessions of any state */
     ngx_queue_t                 queue;      /* among the upstream's peers */
     ngx_queue_t                 ready;      /* ready sessions, by last use */
     uint64_t                    proof_ms;   /* last proof of any kind */
@@ -119,6 +120,7 @@ typedef struct {
                                              * own */
     uint32_t                    revived;    /* sessions, not told yet */
     uint64_t                    told_ms;    /* of them, last */
+    uint64_t                    gone_ms;    /* found gone, first */
 } ngx_mcp_peer_slot_t;
 
 typedef struct {
@@ -263,6 +265,9 @@ void ngx_mcp_peer_upstream_copy(ngx_mcp_policy_t *policy, uint64_t *count);
  */
 ngx_int_t ngx_mcp_peer_next(ngx_mcp_policy_t *policy, uint32_t after,
     ngx_mcp_peer_copy_t *copy);
+
+/* Frees a peer long gone, if no session names it.  Takes the lock. */
+void ngx_mcp_peer_reap(ngx_mcp_policy_t *policy, uint32_t peer);
 
 /*
  * Gives back the place that ngx_mcp_peer_call_locked() took; "until" is what it

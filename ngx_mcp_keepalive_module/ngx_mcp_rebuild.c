@@ -137,6 +137,7 @@ ngx_mcp_rebuild_peers(ngx_mcp_zone_t *zone)
         }
 
         peer->nsessions = 0;
+        peer->refs = 0;
 
         ngx_queue_init(&peer->ready);
         ngx_queue_insert_tail(&us->peers, &peer->queue);

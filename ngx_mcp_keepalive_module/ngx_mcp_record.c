@@ -114,6 +114,10 @@ ngx_mcp_record_enter(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
 
     zone->sh->nsessions++;
 
+    if (peer != NULL) {
+        peer->refs++;
+    }
+
     if (us == NULL || s->state == NGX_MCP_SESSION_LOST) {
         return;
     }
@@ -139,6 +143,10 @@ ngx_mcp_record_leave(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
     peer = ngx_mcp_record_peer(zone, s);
 
     zone->sh->nsessions--;
+
+    if (peer != NULL) {
+        peer->refs--;
+    }
 
     if (us == NULL || s->state == NGX_MCP_SESSION_LOST) {
         return;

@@ -159,6 +159,12 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     ctx->known = 1;
 
+    if (ctx->session.revival && r == r->main) {
+
+        /* it may go out twice: a file it lies in stays open */
+        r->preserve_body = 1;
+    }
+
     /* one that may be an "initialize" is for the server to answer */
 
     if (ctx->session.state == NGX_MCP_SESSION_LOST

@@ -28,6 +28,7 @@ struct ngx_mcp_revive_s {
     ngx_msec_t                  end;        /* waits no longer than this */
     ngx_event_t                 event;
     ngx_queue_t                 queue;      /* of those that wait */
+    void                      **loc_conf;   /* of the request, before */
     unsigned                    waiting:1;
     unsigned                    first:1;    /* in a phase before the content */
 };
@@ -62,10 +63,13 @@ ngx_mcp_revive_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return 0;
     }
 
-    /* outlives the answer that is swallowed */
+    /* outlives the answer that is swallowed, which is no end to act on */
 
     r->main->count++;
     ctx->swallow = 1;
+
+    ctx->revive->loc_conf = r->loc_conf;
+    (void) ngx_mcp_request_quiet(r);
 
     return 1;
 }
@@ -210,10 +214,6 @@ ngx_mcp_revive_feed(ngx_mcp_ctx_t *ctx, ngx_chain_t *in)
 static ngx_uint_t
 ngx_mcp_revive_able(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    ngx_http_core_loc_conf_t  *clcf;
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
-
 #if (NGX_HTTP_CACHE)
     if (r->cache) {
         return 0;
@@ -224,7 +224,7 @@ ngx_mcp_revive_able(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
            && ctx->session.revival && !ctx->initialize && !ctx->unread
            && (r->method & (NGX_HTTP_POST|NGX_HTTP_GET))
            && !r->request_body_no_buffering && r->content_handler
-           && clcf->post_action.data == NULL && !r->header_sent
+           && !r->header_sent
            && !(ngx_exiting || ngx_terminate);
 }
 
@@ -332,6 +332,8 @@ ngx_mcp_revive_resume(ngx_mcp_revive_t *w)
     ctx = ngx_mcp_request_ctx(r);
 
     ctx->swallow = 0;
+
+    r->loc_conf = w->loc_conf;
 
     r->done = 0;
     r->request_complete = 0;

@@ -26,6 +26,9 @@
 #define NGX_MCP_TICK_MAX      500
 #define NGX_MCP_TICK_SHARE    4
 
+/* Peers that are gone are looked at every so many ms. */
+#define NGX_MCP_TICK_REAP     10000
+
 /* Holds of the lock in one go, NGX_MCP_LOCK_NODES sessions each. */
 #define NGX_MCP_TICK_HOLDS    16
 #define NGX_MCP_END_HOLDS     4
@@ -36,6 +39,7 @@ static void ngx_mcp_tick_soon(void);
 static void ngx_mcp_tick_handler(ngx_event_t *ev);
 static void ngx_mcp_tick_peers(void);
 static void ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf);
+static void ngx_mcp_tick_reap(ngx_mcp_policy_t *policy);
 static void ngx_mcp_tick_schedule(ngx_mcp_due_t *due);
 static void ngx_mcp_tick_attempts(ngx_mcp_due_t *due);
 static void ngx_mcp_tick_pump(ngx_mcp_zone_t *zone, uint32_t peer,
@@ -46,6 +50,7 @@ static void ngx_mcp_tick_next(ngx_mcp_zone_t *zone, uint32_t peer);
 
 static ngx_event_t            ngx_mcp_tick;
 static ngx_msec_t             ngx_mcp_tick_longest;
+static ngx_msec_t             ngx_mcp_tick_reaped;
 static ngx_connection_t       ngx_mcp_tick_dummy;
 static ngx_mcp_main_conf_t   *ngx_mcp_tick_conf;
 
@@ -205,6 +210,32 @@ ngx_mcp_tick_peers(void)
     for (i = 0; i < ngx_mcp_tick_conf->upstreams.nelts; i++) {
         ngx_mcp_tick_list(conf[i]);
         ngx_mcp_sweep(&conf[i]->policy);
+    }
+
+    if (ngx_current_msec - ngx_mcp_tick_reaped >= NGX_MCP_TICK_REAP) {
+        ngx_mcp_tick_reaped = ngx_current_msec;
+
+        for (i = 0; i < ngx_mcp_tick_conf->upstreams.nelts; i++) {
+            ngx_mcp_tick_reap(&conf[i]->policy);
+        }
+    }
+}
+
+
+/* Addresses that names led to once do not fill the zone for ever. */
+
+static void
+ngx_mcp_tick_reap(ngx_mcp_policy_t *policy)
+{
+    ngx_uint_t       i;
+    ngx_mcp_view_t  *view;
+
+    view = ngx_mcp_view(policy);
+
+    for (i = 0; i < view->n; i++) {
+        if (view->peers[i].gone) {
+            ngx_mcp_peer_reap(policy, view->peers[i].slot);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use IO::Socket::INET ();
 use MCP::FakeAnswer qw(chunk plan);
 use MCP::FakeSessions ();
 use MCP::HTTP ();
-use MCP::Util qw(json_data json_text now_ms pause_ms);
+use MCP::Util qw(json_data json_text now_ms now_us pause_ms);
 use POSIX ();
 use Socket qw(IPPROTO_TCP SO_LINGER SOL_SOCKET TCP_NODELAY);
 
@@ -460,8 +460,9 @@ sub push_bytes {
 sub record {
     my ($self, $event, $conn, %more) = @_;
 
-    my $line = json_text({ ev => $event, t => now_ms(), gen => $self->{gen},
-                           conn => $conn->{id}, n => $conn->{n}, %more });
+    my $line = json_text({ ev => $event, t => now_ms(), us => now_us(),
+                           gen => $self->{gen}, conn => $conn->{id},
+                           n => $conn->{n}, %more });
 
     syswrite $self->{out}, "$line\n";
     return;

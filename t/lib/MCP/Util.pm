@@ -13,7 +13,7 @@ use IO::Socket::INET ();
 use JSON::PP ();
 use Time::HiRes ();
 
-our @EXPORT_OK = qw(now_ms pause_ms wait_for slow free_port work_dir
+our @EXPORT_OK = qw(now_ms now_us pause_ms wait_for slow free_port work_dir
                     drop_work_dir project_root json_text json_data slurp);
 
 # Valgrind makes everything about twenty times slower.
@@ -23,9 +23,12 @@ my $json = JSON::PP->new->ascii->canonical->allow_nonref;
 my ($dir, $owner);
 
 
-sub now_ms {
+sub now_ms { return int(now_us() / 1000) }
+
+
+sub now_us {
     return int(Time::HiRes::clock_gettime(Time::HiRes::CLOCK_MONOTONIC())
-               * 1000);
+               * 1_000_000);
 }
 
 
