@@ -278,7 +278,10 @@ ngx_mcp_peer_next(ngx_mcp_policy_t *policy, uint32_t after,
     us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
     peer = ngx_mcp_peer_slot(policy, after);
 
-    if (us != NULL && (after == 0 || peer != NULL)) {
+    if (after && peer == NULL) {
+        rc = NGX_DECLINED;
+
+    } else if (us != NULL) {
         q = ngx_queue_next(after ? &peer->queue : &us->peers);
 
         if (q != ngx_queue_sentinel(&us->peers)) {

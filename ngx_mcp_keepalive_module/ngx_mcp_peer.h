@@ -261,7 +261,7 @@ void ngx_mcp_peer_upstream_copy(ngx_mcp_policy_t *policy, uint64_t *count);
 
 /*
  * Copies the peer after slot "after" (0: the first) of the upstream.  Takes the
- * lock.  NGX_DONE: there is none.
+ * lock.  NGX_DONE: there is none; NGX_DECLINED: "after" is no peer any more.
  */
 ngx_int_t ngx_mcp_peer_next(ngx_mcp_policy_t *policy, uint32_t after,
     ngx_mcp_peer_copy_t *copy);

@@ -14,6 +14,8 @@ static ngx_int_t ngx_mcp_snapshot_zone(ngx_pool_t *pool, ngx_mcp_zone_t *zone,
     ngx_mcp_snapshot_t *s);
 static ngx_int_t ngx_mcp_snapshot_upstream(ngx_pool_t *pool,
     ngx_mcp_policy_t *policy, ngx_mcp_snapshot_t *s);
+static ngx_int_t ngx_mcp_snapshot_peers(ngx_pool_t *pool,
+    ngx_mcp_policy_t *policy, ngx_mcp_snapshot_upstream_t *u);
 static ngx_int_t ngx_mcp_snapshot_peer(ngx_pool_t *pool,
     ngx_mcp_policy_t *policy, ngx_mcp_peer_copy_t *copy,
     ngx_mcp_snapshot_peer_t *peer);
@@ -249,8 +251,6 @@ ngx_mcp_snapshot_upstream(ngx_pool_t *pool, ngx_mcp_policy_t *policy,
     ngx_mcp_snapshot_t *s)
 {
     ngx_str_t                    *zone;
-    ngx_mcp_peer_copy_t           copy;
-    ngx_mcp_snapshot_peer_t      *peer;
     ngx_mcp_snapshot_upstream_t  *u;
 
     u = ngx_array_push(&s->upstreams);
@@ -273,9 +273,35 @@ ngx_mcp_snapshot_upstream(ngx_pool_t *pool, ngx_mcp_policy_t *policy,
 
     ngx_mcp_peer_upstream_copy(policy, u->count);
 
+    return ngx_mcp_snapshot_peers(pool, policy, u);
+}
+
+
+static ngx_int_t
+ngx_mcp_snapshot_peers(ngx_pool_t *pool, ngx_mcp_policy_t *policy,
+    ngx_mcp_snapshot_upstream_t *u)
+{
+    ngx_int_t                 rc;
+    ngx_mcp_peer_copy_t       copy;
+    ngx_mcp_snapshot_peer_t  *peer;
+
     copy.slot = 0;
 
-    while (ngx_mcp_peer_next(policy, copy.slot, &copy) == NGX_OK) {
+    for ( ;; ) {
+        rc = ngx_mcp_peer_next(policy, copy.slot, &copy);
+
+        if (rc == NGX_DONE) {
+            return NGX_OK;
+        }
+
+        if (rc == NGX_DECLINED) {
+
+            /* forgotten just now, which is rare: from the beginning */
+
+            u->peers.nelts = 0;
+            copy.slot = 0;
+            continue;
+        }
 
         /* of those gone from the configuration only while sessions remain */
 
@@ -291,8 +317,6 @@ ngx_mcp_snapshot_upstream(ngx_pool_t *pool, ngx_mcp_policy_t *policy,
             return NGX_ERROR;
         }
     }
-
-    return NGX_OK;
 }
 
 
