@@ -16,6 +16,10 @@ static ngx_int_t ngx_mcp_endpoint_name(ngx_http_request_t *r, ngx_str_t *host,
     ngx_str_t *name);
 
 
+/* A worker that leaves has closed them, and forgets how many there were. */
+static ngx_uint_t  ngx_mcp_endpoint_sockets;
+
+
 ngx_str_t
 ngx_mcp_endpoint_text(ngx_http_request_t *r, size_t max)
 {
@@ -112,6 +116,13 @@ ngx_mcp_endpoint_parse(ngx_str_t *text, ngx_mcp_endpoint_t *e)
 }
 
 
+void
+ngx_mcp_endpoint_init_process(ngx_cycle_t *cycle)
+{
+    ngx_mcp_endpoint_sockets = cycle->listening.nelts;
+}
+
+
 ngx_http_addr_conf_t *
 ngx_mcp_endpoint_address(ngx_mcp_endpoint_t *e, ngx_listening_t **lsp)
 {
@@ -138,7 +149,7 @@ ngx_mcp_endpoint_address(ngx_mcp_endpoint_t *e, ngx_listening_t **lsp)
 
     ls = ngx_cycle->listening.elts;
 
-    for (i = 0; i < ngx_cycle->listening.nelts; i++) {
+    for (i = 0; i < ngx_mcp_endpoint_sockets; i++) {
 
         if (ls[i].handler == ngx_http_init_connection
             && ls[i].servers != NULL
@@ -151,7 +162,7 @@ ngx_mcp_endpoint_address(ngx_mcp_endpoint_t *e, ngx_listening_t **lsp)
         }
     }
 
-    if (i == ngx_cycle->listening.nelts) {
+    if (i == ngx_mcp_endpoint_sockets) {
         return NULL;
     }
 

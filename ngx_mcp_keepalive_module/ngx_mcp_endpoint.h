@@ -26,6 +26,9 @@ typedef struct {
 } ngx_mcp_endpoint_t;
 
 
+/* Once a process. */
+void ngx_mcp_endpoint_init_process(ngx_cycle_t *cycle);
+
 /*
  * Writes the endpoint of a client's request to memory of r->pool.  Empty: it is
  * longer than "max", or memory is short.

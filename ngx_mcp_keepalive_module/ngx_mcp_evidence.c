@@ -13,6 +13,7 @@
 #include "ngx_mcp_view.h"
 
 
+static ngx_uint_t ngx_mcp_evidence_current(ngx_mcp_ctx_t *ctx);
 static void ngx_mcp_evidence_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 static void ngx_mcp_evidence_silent(ngx_event_t *ev);
 static ngx_int_t ngx_mcp_evidence_unreached(ngx_mcp_ctx_t *ctx,
@@ -37,6 +38,10 @@ ngx_mcp_evidence_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     /* one that is met for the first time may have been resolved just now */
 
+    if (peer && peer->gone && ngx_mcp_evidence_current(ctx)) {
+        ngx_mcp_peer_absent(&ctx->conf->policy, peer->slot, 0);
+    }
+
     contact->peer = peer ? peer->slot
                          : ngx_mcp_peer_add(&ctx->conf->policy, pc->name, 0);
     contact->epoch = peer ? peer->epoch : 0;
@@ -59,6 +64,19 @@ ngx_mcp_evidence_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     if (ctx->prompt) {
         ngx_mcp_evidence_wait(r, ctx);
     }
+}
+
+
+/* Is this worker's list of peers the one in force? */
+
+static ngx_uint_t
+ngx_mcp_evidence_current(ngx_mcp_ctx_t *ctx)
+{
+    ngx_mcp_zone_t  *zone;
+
+    zone = ctx->conf->policy.zone;
+
+    return zone->generation == zone->sh->generation;
 }
 
 

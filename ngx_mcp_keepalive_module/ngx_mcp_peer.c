@@ -26,7 +26,7 @@ static ngx_mcp_peer_slot_t *ngx_mcp_peer_slot(ngx_mcp_policy_t *policy,
     uint32_t peer);
 static void ngx_mcp_peer_view(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
     ngx_mcp_peer_view_t *view);
-static void ngx_mcp_peer_return(ngx_mcp_zone_t *zone,
+static void ngx_mcp_peer_renew(ngx_mcp_zone_t *zone,
     ngx_mcp_peer_slot_t *peer);
 static void ngx_mcp_peer_mark(ngx_mcp_zone_t *zone,
     ngx_mcp_peer_slot_t *peer);
@@ -108,7 +108,7 @@ ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
             if (peer->generation
                 && peer->generation + 1 < zone->sh->generation)
             {
-                ngx_mcp_peer_return(zone, peer);
+                ngx_mcp_peer_renew(zone, peer);
             }
 
             peer->generation = zone->sh->generation;
@@ -421,8 +421,10 @@ ngx_mcp_peer_absent(ngx_mcp_policy_t *policy, uint32_t slot, ngx_uint_t absent)
 
     if (peer != NULL) {
 
-        if (peer->absent && !absent) {
-            ngx_mcp_peer_return(policy->zone, peer);
+        /* when it goes: whoever has the address next begins as a new one */
+
+        if (!peer->absent && absent) {
+            ngx_mcp_peer_renew(policy->zone, peer);
         }
 
         peer->absent = absent;
@@ -851,10 +853,10 @@ ngx_mcp_peer_slot(ngx_mcp_policy_t *policy, uint32_t slot)
 }
 
 
-/* An address that was away for a while may be another's now. */
+/* An address that goes, or was away for a while, may be another's next. */
 
 static void
-ngx_mcp_peer_return(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
+ngx_mcp_peer_renew(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
 {
     uint32_t  epoch;
 

@@ -151,6 +151,11 @@ ngx_mcp_revival_lease(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
         goto done;
     }
 
+    if (hold == 0) {
+        rc = NGX_AGAIN;
+        goto done;
+    }
+
     rev->until = now + hold;
     revival->lease_ms = rev->until;
 

@@ -47,8 +47,9 @@ ngx_uint_t ngx_mcp_revival_possible(ngx_mcp_policy_t *policy,
 
 /*
  * What a waiting request is to do.  NGX_OK: start it, it is leased for "hold"
- * ms; NGX_AGAIN: another one does, ask again; NGX_DONE: the session lives;
- * NGX_DECLINED: it failed since, or may not be tried any more.  Takes the lock.
+ * ms; NGX_AGAIN: another one does, or "hold" is 0, ask again; NGX_DONE: the
+ * session lives; NGX_DECLINED: it failed since, or may not be tried any more.
+ * Takes the lock.
  */
 ngx_int_t ngx_mcp_revival_lease(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref, ngx_mcp_revival_t *rev, ngx_msec_t hold);

@@ -224,8 +224,7 @@ ngx_mcp_revive_able(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
            && ctx->session.revival && !ctx->initialize && !ctx->unread
            && (r->method & (NGX_HTTP_POST|NGX_HTTP_GET))
            && !r->request_body_no_buffering && r->content_handler
-           && !r->header_sent
-           && !(ngx_exiting || ngx_terminate);
+           && !r->header_sent;
 }
 
 
@@ -251,12 +250,9 @@ ngx_mcp_revive_poll(ngx_event_t *ev)
 
     w->request->read_event_handler = ngx_http_test_reading;
 
-    rc = NGX_AGAIN;
-
-    if (ngx_mcp_peer_rate(policy, 0)) {
-        rc = ngx_mcp_revival_lease(policy, &w->ref, &w->rev,
-                                   left + NGX_MCP_REVIVE_SLACK);
-    }
+    rc = ngx_mcp_revival_lease(policy, &w->ref, &w->rev,
+                               ngx_mcp_peer_rate(policy, 0)
+                               ? left + NGX_MCP_REVIVE_SLACK : 0);
 
     if (rc == NGX_DONE || rc == NGX_DECLINED) {
         ngx_mcp_revive_resume(w);

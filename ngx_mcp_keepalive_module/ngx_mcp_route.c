@@ -122,7 +122,8 @@ ngx_mcp_route_failed(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     refused &= (ctx->conf->failover == NGX_MCP_FAILOVER_REFUSED);
 
     if ((refused || peer->state == MCP_PEER_PARKED)
-        && ngx_mcp_rr_usable(us, &ctx->pin, ngx_mcp_route_sick, view))
+        && ngx_mcp_rr_usable(us, &ctx->pin, ngx_mcp_route_down_or_parked,
+                             view))
     {
         ctx->answer = NGX_MCP_ANSWER_LOST;
     }
@@ -165,7 +166,11 @@ ngx_mcp_route_pinned(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
 
     /* the last one is not avoided, and what is down altogether is spared */
 
-    if (!ngx_mcp_rr_usable(us, &ctx->pin, ngx_mcp_route_sick, view)) {
+    if (!ngx_mcp_rr_usable(us, &ctx->pin,
+                           peer->trial ? ngx_mcp_route_sick
+                                       : ngx_mcp_route_down_or_parked,
+                           view))
+    {
 
         return (peer->state != MCP_PEER_PARKED
                 || ngx_mcp_peer_admit(&ctx->conf->policy, peer->slot))
@@ -199,7 +204,7 @@ static ngx_int_t
 ngx_mcp_route_down(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     ngx_mcp_view_t *view)
 {
-    return ngx_mcp_rr_usable(us, &ctx->pin, ngx_mcp_route_sick, view)
+    return ngx_mcp_rr_usable(us, &ctx->pin, ngx_mcp_route_down_or_parked, view)
            ? ngx_mcp_route_leave(ctx) : ngx_mcp_route_nowhere(ctx);
 }
 

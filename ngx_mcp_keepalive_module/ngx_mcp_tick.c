@@ -10,6 +10,7 @@
 
 #include "ngx_mcp_call.h"
 #include "ngx_mcp_connect.h"
+#include "ngx_mcp_endpoint.h"
 #include "ngx_mcp_probe.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_revive.h"
@@ -74,6 +75,7 @@ ngx_mcp_tick_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
+    ngx_mcp_endpoint_init_process(cycle);
     ngx_mcp_connect_init_process();
     ngx_mcp_call_init_process();
     ngx_mcp_revive_init_process();

@@ -37,7 +37,14 @@ mcp_start_params(const unsigned char *data, size_t len, char *buf, size_t size)
         return 0;
     }
 
-    msg = mcp_rpc_json_load(data, len);
+    if (len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) {
+        data += 3;
+        len -= 3;
+    }
+
+    /* integers stay what they are; beyond 64 bits they cannot be repeated */
+
+    msg = json_loadb((const char *) data, len, JSON_ALLOW_NUL, NULL);
 
     n = json_dumpb(json_object_get(msg, "params"), buf, size,
                    JSON_COMPACT|JSON_SORT_KEYS);
@@ -57,7 +64,7 @@ mcp_start_initialize(char *buf, size_t size, const char *id,
 
     msg = json_pack("{s:s, s:s, s:s, s:o}", "jsonrpc", "2.0", "id", id,
                     "method", "initialize",
-                    "params", json_loadb(params, len, 0, NULL));
+                    "params", json_loadb(params, len, JSON_ALLOW_NUL, NULL));
     if (msg == NULL) {
         return 0;
     }

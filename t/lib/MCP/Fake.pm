@@ -98,7 +98,8 @@ sub order {
 }
 
 
-# rule(do => {...}, when => {keepalive, session, rpc, method, uri}, times)
+# rule(do => {...}, when => {keepalive, known, session, rpc, method, uri},
+#      times)
 
 sub rule {
     my ($self, %rule) = @_;

@@ -25,6 +25,7 @@ package MCP::FakeAnswer;
 #   no_echo     1: leaves Mcp-Session-Id out of the answer
 #   end         1: Connection: close
 #   keep        1: a DELETE leaves the session as it is
+#   chop        0 .. 1: so often the answer is reset after a random byte
 
 use strict;
 use warnings;
@@ -53,7 +54,22 @@ sub plan {
     return (@wait, ['reset']) if ($do->{reset} // '') eq 'before';
     return (@wait, raw($do)) if defined $do->{raw};
 
-    return (@wait, send_answer($request, $do, $answer));
+    my @steps = send_answer($request, $do, $answer);
+
+    @steps = chopped(@steps) if rand() < ($do->{chop} // 0);
+    return (@wait, @steps);
+}
+
+
+# Any number of bytes of an answer, none and all of them included.
+
+sub chopped {
+    my (@steps) = @_;
+
+    my $all = join '', map { $_->[0] eq 'write' ? $_->[1] : () } @steps;
+    my $part = substr $all, 0, int rand 1 + length $all;
+
+    return (length $part ? ([write => $part], [wait => 2]) : (), ['reset']);
 }
 
 

@@ -305,7 +305,8 @@ sub serve {
     $request->{session} = $request->header('Mcp-Session-Id');
     $request->{keepalive} = ($request->{rpc}{id} // '') =~ /^mcpka-/ ? 1 : 0;
 
-    my $known = $self->{sessions}->known($request->{session});
+    my $known = $request->{known}
+        = $self->{sessions}->known($request->{session});
 
     $self->note_request($conn, $request, $known);
 
@@ -361,6 +362,7 @@ sub matches {
     my ($when, $request) = @_;
 
     my %have = (keepalive => $request->{keepalive},
+                known => $request->{known},
                 session => $request->{session} // '',
                 rpc => $request->{rpc}{method} // '',
                 method => $request->{method},

@@ -16,6 +16,7 @@ use MCP::Util 'now_ms';
 #   none      1: issues no session
 #   stateless 1: takes every session id
 #   lifetime  ms of idleness after which a session is gone, 0: never
+#   version   the protocol version it answers with (the one asked for)
 #   unknown   {status, code, message} for a session it does not know
 
 sub new {
@@ -104,7 +105,8 @@ sub choose {
 sub initialize {
     my ($self, $rpc) = @_;
 
-    my $version = ($rpc->{params} // {})->{protocolVersion} // '2025-06-18';
+    my $version = $self->{version}
+                  // ($rpc->{params} // {})->{protocolVersion} // '2025-06-18';
     my $message = {
         jsonrpc => '2.0', id => $rpc->{id},
         result => { protocolVersion => $version, server => $self->{name},
