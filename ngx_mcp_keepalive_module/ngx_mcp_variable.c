@@ -8,11 +8,11 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "mcp/mcp_classify.h"
 #include "mcp/mcp_rpc_subject.h"
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_request.h"
 #include "ngx_mcp_variable.h"
+#include "ngx_mcp_verdict.h"
 #include "ngx_mcp_view.h"
 
 
@@ -55,12 +55,6 @@ static ngx_int_t ngx_mcp_variable_read(ngx_http_request_t *r,
     mcp_rpc_subject_t *subject);
 static void ngx_mcp_variable_cleanup(void *data);
 static ngx_mcp_peer_view_t *ngx_mcp_variable_view(ngx_http_request_t *r);
-static ngx_http_upstream_t *ngx_mcp_variable_upstream(ngx_http_request_t *r,
-    ngx_mcp_ctx_t *ctx);
-static mcp_verdict_t ngx_mcp_variable_judge(ngx_http_request_t *r,
-    ngx_mcp_ctx_t *ctx);
-static mcp_verdict_t ngx_mcp_variable_unanswered(ngx_http_upstream_t *u,
-    ngx_mcp_ctx_t *ctx, mcp_facts_t *facts);
 
 
 #define SUBJECT(member)  offsetof(mcp_rpc_subject_t, member)
@@ -305,8 +299,7 @@ ngx_mcp_variable_verdict(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     ctx = ngx_mcp_request_trace(r);
 
-    verdict = (ctx != NULL && ctx->call == NULL && ctx->mcp)
-              ? ngx_mcp_variable_judge(r, ctx) : MCP_VERDICT_N;
+    verdict = (ctx != NULL) ? ngx_mcp_verdict(r, ctx) : MCP_VERDICT_N;
 
     if (verdict == MCP_VERDICT_N) {
         return ngx_mcp_variable_text(r, v, NULL, 0);
@@ -542,7 +535,7 @@ ngx_mcp_variable_view(ngx_http_request_t *r)
 
     /* if no peer was given, the name is the upstream's */
 
-    u = ngx_mcp_variable_upstream(r, ctx);
+    u = ngx_mcp_verdict_upstream(r, ctx);
 
     if (u != NULL && u->state && u->state->peer) {
 
@@ -560,110 +553,4 @@ ngx_mcp_variable_view(ngx_http_request_t *r)
     pin.len = ctx->session.peer_len;
 
     return ngx_mcp_view_find(view, &pin);
-}
-
-
-/* NULL: the request was redirected, and another upstream has it now. */
-
-static ngx_http_upstream_t *
-ngx_mcp_variable_upstream(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
-{
-    ngx_http_upstream_t  *u;
-
-    u = r->upstream;
-
-    return (u != NULL && u->upstream == ctx->conf->upstream) ? u : NULL;
-}
-
-
-/* MCP_VERDICT_N: there is nothing to judge, or not yet. */
-
-static mcp_verdict_t
-ngx_mcp_variable_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
-{
-    char                  reason[MCP_REASON_MAX];
-    mcp_facts_t           facts;
-    ngx_http_upstream_t  *u;
-    static ngx_str_t      retry_after = ngx_string("Retry-After");
-
-    if (ctx->answer == NGX_MCP_ANSWER_LOST || ctx->lost) {
-        return MCP_VERDICT_SESSION_LOST;
-    }
-
-    if (ctx->answer == NGX_MCP_ANSWER_UNAVAILABLE) {
-        return MCP_VERDICT_PEER_DOWN;
-    }
-
-    u = ngx_mcp_variable_upstream(r, ctx);
-
-    if (u == NULL) {
-        return ctx->judged ? ctx->verdict : MCP_VERDICT_N;
-    }
-
-    ngx_memzero(&facts, sizeof(mcp_facts_t));
-
-    facts.session = (ctx->id.len != 0);
-    facts.ready = (ctx->known && ctx->session.state == NGX_MCP_SESSION_READY);
-    facts.status = u->headers_in.status_n;
-
-    if (facts.status == 0) {
-        return ngx_mcp_variable_unanswered(u, ctx, &facts);
-    }
-
-    /* what no answer is expected to, and streams that servers need not have */
-
-    if (facts.status < 300
-        && (facts.status == NGX_HTTP_ACCEPTED
-            || facts.status == NGX_HTTP_NO_CONTENT
-            || r->method == NGX_HTTP_DELETE))
-    {
-        return MCP_VERDICT_OK;
-    }
-
-    if (r->method != NGX_HTTP_POST
-        && (facts.status == NGX_HTTP_NOT_ALLOWED
-            || facts.status == NGX_HTTP_NOT_IMPLEMENTED))
-    {
-        return MCP_VERDICT_UNSUPPORTED;
-    }
-
-    if (ctx->judged) {
-        return ctx->verdict;
-    }
-
-    facts.media = ngx_mcp_request_media(r);
-    facts.retry_after = ngx_mcp_request_header(&u->headers_in.headers,
-                                               &retry_after) != NULL;
-
-    return mcp_classify(&facts, reason);
-}
-
-
-static mcp_verdict_t
-ngx_mcp_variable_unanswered(ngx_http_upstream_t *u, ngx_mcp_ctx_t *ctx,
-    mcp_facts_t *facts)
-{
-    char                        reason[MCP_REASON_MAX];
-    ngx_http_upstream_state_t  *state;
-
-    state = u->state;
-
-    /* still under way, or the client has left */
-
-    if (state == NULL || state->status == 0) {
-        return MCP_VERDICT_N;
-    }
-
-    facts->timedout = (state->status == NGX_HTTP_GATEWAY_TIME_OUT);
-    facts->stage = u->request_sent ? MCP_STAGE_HEADER : MCP_STAGE_CONNECT;
-
-    if (state->peer == NULL
-        || ngx_mcp_view_find(ngx_mcp_view(&ctx->conf->policy), state->peer)
-           == NULL
-        || ngx_mcp_capture_local(&ctx->contact.capture))
-    {
-        facts->stage = MCP_STAGE_LOCAL;
-    }
-
-    return mcp_classify(facts, reason);
 }

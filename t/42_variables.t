@@ -14,7 +14,7 @@ my $format = join '|', '$http_x_mark', map { "\$mcp_$_" }
 # by which a request finds its line; all clients send it
 
 my $mark = ['X-Mark', 0];
-my $timeout = 300 * slow() . 'ms';
+my $timeout = 1000 * slow() . 'ms';
 
 my $proxy = 'proxy_http_version 1.1; proxy_set_header Connection "";'
           . ' proxy_set_header Host $http_host;';
