@@ -42,8 +42,8 @@ test: setup build crash-build unit-programs	## every test of the default run (TE
 unit: unit-programs	## the C unit tests alone, fuzz corpora included
 	@prove t/unit.t t/fuzz.t
 
-check:		## style, layers, static analysis
-	@rc=0; for c in style layers static; do util/check-$$c || rc=1; done; \
+check:		## style, layers, documentation, static analysis
+	@rc=0; for c in style layers docs static; do util/check-$$c || rc=1; done; \
 	exit $$rc
 
 asan: unit-programs	## the tests with the module under AddressSanitizer
@@ -57,14 +57,19 @@ sdk: setup build unit-programs	## keepalives to 13 set-ups of real servers (npm)
 	@util/setup sdk
 	@util/run-tests $(or $(TESTS),t/sdk/probes.t t/sdk/nginx.t)
 
+page: setup build	## the status page in Chromium and Prometheus (apt)
+	@util/setup page
+	@util/run-tests $(or $(TESTS),t/41_prometheus.t t/43_html.t)
+
 fuzz:		## fuzz the pure code (SECONDS=60 for each target)
 	@util/fuzz $(or $(SECONDS),60)
 
 coverage:	## branch coverage of the pure code
 	@util/coverage
 
-bench: $(BENCH)	## how fast the pure code is
+bench: build $(BENCH)	## how fast the pure code is, and the status
 	@for b in $(BENCH); do $$b || exit; done
+	@for b in t/bench/*.pl; do perl -I t/lib $$b || exit; done
 
 matrix: unit-programs	## build and smoke tests on the nginx of other releases
 	@util/matrix
@@ -105,5 +110,5 @@ objs/bench/%: t/bench/%.c $(wildcard $(PURE)/*.[ch]) Makefile
 
 .NOTPARALLEL:
 
-.PHONY: help setup build demo test unit check asan valgrind sdk fuzz \
+.PHONY: help setup build demo test unit check asan valgrind sdk page fuzz \
 	coverage bench matrix clean crash-build unit-programs

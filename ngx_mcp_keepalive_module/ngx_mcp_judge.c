@@ -174,7 +174,10 @@ ngx_mcp_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     *json = (answer.kind != MCP_RPC_NOTHING);
 
-    switch (mcp_classify(&facts, reason)) {
+    ctx->verdict = mcp_classify(&facts, reason);
+    ctx->judged = 1;
+
+    switch (ctx->verdict) {
 
     case MCP_VERDICT_SESSION_LOST:
         return 1;

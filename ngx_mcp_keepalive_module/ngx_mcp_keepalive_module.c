@@ -24,6 +24,7 @@
 #include "ngx_mcp_tally.h"
 #include "ngx_mcp_tick.h"
 #include "ngx_mcp_upstream.h"
+#include "ngx_mcp_variable.h"
 #include "ngx_mcp_view.h"
 
 
@@ -124,7 +125,7 @@ static ngx_command_t  ngx_mcp_commands[] = {
 
 
 static ngx_http_module_t  ngx_mcp_module_ctx = {
-    NULL,                                  /* preconfiguration */
+    ngx_mcp_variable_add,                  /* preconfiguration */
     ngx_mcp_init,                          /* postconfiguration */
 
     ngx_mcp_create_main_conf,              /* create main configuration */

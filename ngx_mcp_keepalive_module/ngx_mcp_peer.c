@@ -151,10 +151,13 @@ ngx_mcp_peer_event(ngx_mcp_policy_t *policy, uint32_t slot, mcp_event_t event,
 
 void
 ngx_mcp_peer_count(ngx_mcp_policy_t *policy, uint32_t slot,
-    mcp_verdict_t verdict, size_t bytes)
+    mcp_verdict_t verdict, size_t bytes, ngx_msec_t latency)
 {
+    mcp_effect_t           effect;
     ngx_mcp_peer_slot_t   *peer;
     ngx_mcp_stats_slot_t  *stats;
+
+    effect = mcp_verdict_effect(verdict);
 
     ngx_mcp_zone_lock(policy->zone);
 
@@ -169,6 +172,11 @@ ngx_mcp_peer_count(ngx_mcp_policy_t *policy, uint32_t slot,
 
             if (verdict < MCP_VERDICT_N) {
                 stats->verdict[verdict]++;
+            }
+
+            if (effect == MCP_EFFECT_PROOF || effect == MCP_EFFECT_REACH) {
+                stats->answered++;
+                stats->latency_ms += latency;
             }
         }
     }
@@ -271,7 +279,10 @@ ngx_mcp_peer_next(ngx_mcp_policy_t *policy, uint32_t after,
     us = ngx_mcp_zone_slot(policy->zone, policy->slot, NGX_MCP_SLOT_UPSTREAM);
     peer = ngx_mcp_peer_slot(policy, after);
 
-    if (us != NULL && (after == 0 || peer != NULL)) {
+    if (after && peer == NULL) {
+        rc = NGX_DECLINED;
+
+    } else if (us != NULL) {
         q = ngx_queue_next(after ? &peer->queue : &us->peers);
 
         if (q != ngx_queue_sentinel(&us->peers)) {
@@ -987,6 +998,8 @@ ngx_mcp_peer_copy(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
     if (stats != NULL) {
         copy->sent = stats->sent;
         copy->bytes = stats->bytes;
+        copy->answered = stats->answered;
+        copy->latency_ms = stats->latency_ms;
         ngx_memcpy(copy->verdict, stats->verdict, sizeof(copy->verdict));
     }
 }

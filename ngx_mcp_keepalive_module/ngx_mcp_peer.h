@@ -133,6 +133,9 @@ typedef struct {
     uint64_t                    next_us;    /* when rate lets one through */
     uint64_t                    call_ms[NGX_MCP_PEER_CALLS];
                                             /* leases, until */
+    uint64_t                    answered;   /* keepalives, by anything */
+    uint64_t                    latency_ms; /* ... and how long all of them
+                                             * took */
 } ngx_mcp_stats_slot_t;
 
 
@@ -163,6 +166,8 @@ typedef struct {
     uint64_t                    sent;
     uint64_t                    bytes;
     uint64_t                    verdict[MCP_VERDICT_N];
+    uint64_t                    answered;
+    uint64_t                    latency_ms;
     size_t                      name_len;
     size_t                      reason_len;
     u_char                      name[NGX_MCP_PEER_NAME_MAX];
@@ -228,10 +233,11 @@ void ngx_mcp_peer_absent(ngx_mcp_policy_t *policy, uint32_t peer,
 
 /*
  * Counts a keepalive's end: "verdict" of MCP_VERDICT_N counts none, one of
- * MCP_VERDICT_LOCAL was not sent.  Takes the lock.
+ * MCP_VERDICT_LOCAL was not sent.  "latency", in ms, counts if there was an
+ * answer.  Takes the lock.
  */
 void ngx_mcp_peer_count(ngx_mcp_policy_t *policy, uint32_t peer,
-    mcp_verdict_t verdict, size_t bytes);
+    mcp_verdict_t verdict, size_t bytes, ngx_msec_t latency);
 
 /* Latches the other method after "method" was refused.  Takes the lock. */
 void ngx_mcp_peer_latch(ngx_mcp_policy_t *policy, uint32_t peer,
@@ -256,7 +262,7 @@ void ngx_mcp_peer_upstream_copy(ngx_mcp_policy_t *policy, uint64_t *count);
 
 /*
  * Copies the peer after slot "after" (0: the first) of the upstream.  Takes the
- * lock.  NGX_DONE: there is none.
+ * lock.  NGX_DONE: there is none; NGX_DECLINED: "after" is no peer any more.
  */
 ngx_int_t ngx_mcp_peer_next(ngx_mcp_policy_t *policy, uint32_t after,
     ngx_mcp_peer_copy_t *copy);

@@ -37,6 +37,7 @@ typedef struct {
     ngx_mcp_call_t              call;
     ngx_mcp_connect_t           connect;
     mcp_rpc_reader_t           *reader;
+    ngx_msec_t                  asked;      /* when it was sent, last */
     size_t                      bytes;      /* of the answer's body */
     mcp_verdict_t               verdict;
     char                        reason[MCP_REASON_MAX];
@@ -192,6 +193,8 @@ ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout)
     call->done_handler = ngx_mcp_probe_answered;
     call->data = p;
 
+    p->asked = ngx_current_msec;
+
     return ngx_mcp_call_start(call);
 }
 
@@ -321,7 +324,7 @@ ngx_mcp_probe_answered(ngx_mcp_call_t *call)
 
         if (rc == NGX_OK) {
             ngx_mcp_peer_count(p->lease.policy, p->lease.peer, MCP_VERDICT_N,
-                               p->bytes);
+                               p->bytes, 0);
         }
 
         p->bytes = 0;
@@ -531,7 +534,7 @@ ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason)
                   &p->lease.policy->name, &p->lease.peer_name, reason);
 
     ngx_mcp_peer_count(p->lease.policy, p->lease.peer, MCP_VERDICT_LOCAL,
-                       p->bytes);
+                       p->bytes, 0);
 
     ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
 
@@ -550,7 +553,7 @@ ngx_mcp_probe_leave(ngx_mcp_probe_t *p)
     ngx_mcp_release_t  rel;
 
     ngx_mcp_peer_count(p->lease.policy, p->lease.peer, MCP_VERDICT_LOCAL,
-                       p->bytes);
+                       p->bytes, 0);
 
     ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
     rel.unused = 1;
@@ -578,7 +581,8 @@ ngx_mcp_probe_end(ngx_mcp_probe_t *p)
         return;
     }
 
-    ngx_mcp_peer_count(p->lease.policy, p->lease.peer, p->verdict, p->bytes);
+    ngx_mcp_peer_count(p->lease.policy, p->lease.peer, p->verdict, p->bytes,
+                       ngx_current_msec - p->asked);
 
     ngx_mcp_probe_peer(p);
     ngx_mcp_probe_session(p, &rel);

@@ -57,6 +57,33 @@ ngx_mcp_request_ctx(ngx_http_request_t *r)
 }
 
 
+ngx_mcp_ctx_t *
+ngx_mcp_request_trace(ngx_http_request_t *r)
+{
+    ngx_mcp_ctx_t       *ctx;
+    ngx_pool_cleanup_t  *cln;
+
+    ctx = ngx_mcp_request_ctx(r);
+
+    if (ctx != NULL || !r->internal) {
+        return ctx;
+    }
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+
+        if (cln->handler == ngx_mcp_request_cleanup) {
+            ctx = cln->data;
+
+            if (ctx->request == r) {
+                return ctx;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+
 ngx_int_t
 ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 {
@@ -99,6 +126,7 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
         ctx->revive = revive;
     }
 
+    ctx->request = r;
     ctx->conf = conf;
     ctx->start = ngx_current_msec;
     ctx->renewed = ctx->start;

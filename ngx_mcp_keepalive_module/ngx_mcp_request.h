@@ -15,6 +15,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "mcp/mcp_classify.h"
 #include "mcp/mcp_rpc.h"
 #include "mcp/mcp_start.h"
 #include "ngx_mcp_capture.h"
@@ -71,6 +72,7 @@ typedef struct ngx_mcp_revive_s  ngx_mcp_revive_t;
 
 
 typedef struct {
+    ngx_http_request_t             *request;
     ngx_mcp_srv_conf_t             *conf;
     ngx_queue_t                     queue;  /* of those with a lease */
     ngx_str_t                       id;     /* sent and tracked; else empty */
@@ -93,6 +95,7 @@ typedef struct {
     ngx_mcp_contact_t               contact;
     ngx_event_t                     silent; /* no answer in time */
     ngx_mcp_answer_t                answer;
+    mcp_verdict_t                   verdict;    /* if "judged" */
     ngx_mcp_revive_t               *revive; /* it waited for one, or does */
     ngx_str_t                       alias;  /* the server's id, if another */
     ngx_str_t                       params; /* of its "initialize" */
@@ -120,6 +123,7 @@ typedef struct {
                                                  * its body to be judged */
     unsigned                        lost:1;     /* the session is, says the
                                                  * server */
+    unsigned                        judged:1;   /* the answer, by its body */
     unsigned                        replaced:1; /* the answer is ours now */
     unsigned                        swallow:1;  /* nothing is sent for now */
     unsigned                        keepalive:1;
@@ -131,6 +135,12 @@ typedef struct {
 
 /* The context of a request, of the main one if it is our own; or NULL. */
 ngx_mcp_ctx_t *ngx_mcp_request_ctx(ngx_http_request_t *r);
+
+/*
+ * The same, and after an internal redirect, which takes it from the request,
+ * the last one it had: for what tells of the request at its end.
+ */
+ngx_mcp_ctx_t *ngx_mcp_request_trace(ngx_http_request_t *r);
 
 /*
  * A client's request reaches the upstream: makes its context, finds its session

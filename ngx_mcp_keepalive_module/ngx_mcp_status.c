@@ -8,78 +8,51 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include <jansson.h>
-
+#include "mcp/mcp_accept.h"
 #include "ngx_mcp_conf.h"
-#include "ngx_mcp_peer.h"
+#include "ngx_mcp_request.h"
+#include "ngx_mcp_snapshot.h"
 #include "ngx_mcp_status.h"
-#include "ngx_mcp_tally.h"
+#include "ngx_mcp_status_html.h"
+#include "ngx_mcp_status_json.h"
+#include "ngx_mcp_status_prom.h"
 
 
-/* A counter of the page and its place in the zone. */
+/* The formats, each with the handler of a location that has no other. */
 
 typedef struct {
-    const char         *name;
-    ngx_mcp_count_t     count;
-} ngx_mcp_status_count_t;
+    ngx_str_t                   name;
+    mcp_format_t                format;
+    ngx_http_handler_pt         handler;
+} ngx_mcp_status_format_t;
 
 
-static ngx_int_t ngx_mcp_status_handler(ngx_http_request_t *r);
-static ngx_int_t ngx_mcp_status_send(ngx_http_request_t *r, u_char *data,
-    size_t len);
-static json_t *ngx_mcp_status_json(ngx_mcp_main_conf_t *mcf);
-static json_t *ngx_mcp_status_zones(ngx_mcp_main_conf_t *mcf);
-static json_t *ngx_mcp_status_upstreams(ngx_mcp_main_conf_t *mcf);
-static json_t *ngx_mcp_status_upstream(ngx_mcp_srv_conf_t *conf);
-static void ngx_mcp_status_open(ngx_mcp_policy_t *policy, uint64_t *count);
-static json_t *ngx_mcp_status_counts(const ngx_mcp_status_count_t *c,
-    uint64_t *count);
-static json_t *ngx_mcp_status_peers(ngx_mcp_policy_t *policy);
-static json_t *ngx_mcp_status_peer(ngx_mcp_policy_t *policy,
-    ngx_mcp_peer_copy_t *peer);
-static json_t *ngx_mcp_status_ends(ngx_mcp_tally_copy_t *tally);
-static json_t *ngx_mcp_status_keepalives(ngx_mcp_peer_copy_t *peer);
-static void ngx_mcp_status_set(json_t *object, const char *name, uint64_t n);
-static json_t *ngx_mcp_status_string(u_char *data, size_t len);
+static ngx_int_t ngx_mcp_status_any(ngx_http_request_t *r);
+static ngx_int_t ngx_mcp_status_only_json(ngx_http_request_t *r);
+static ngx_int_t ngx_mcp_status_only_prometheus(ngx_http_request_t *r);
+static ngx_int_t ngx_mcp_status_only_html(ngx_http_request_t *r);
+static ngx_int_t ngx_mcp_status_handler(ngx_http_request_t *r,
+    ngx_mcp_status_format_t *own);
+static ngx_mcp_status_format_t *ngx_mcp_status_format(ngx_str_t *name);
+static mcp_format_t ngx_mcp_status_accept(ngx_http_request_t *r);
+static ngx_int_t ngx_mcp_status_text(ngx_http_request_t *r,
+    mcp_format_t format, ngx_str_t *text);
+static ngx_int_t ngx_mcp_status_headers(ngx_http_request_t *r,
+    mcp_format_t format);
+static ngx_int_t ngx_mcp_status_header(ngx_http_request_t *r, ngx_str_t *name,
+    ngx_str_t *value);
+static void ngx_mcp_status_type(ngx_http_request_t *r, mcp_format_t format);
+static ngx_int_t ngx_mcp_status_send(ngx_http_request_t *r, ngx_str_t *text);
 
 
-static const ngx_mcp_status_count_t  ngx_mcp_status_sessions[] = {
-    { "active", NGX_MCP_COUNT_ACTIVE },
-    { "ready", NGX_MCP_COUNT_READY },
-    { "learned", NGX_MCP_COUNT_LEARNED },
-    { "adopted", NGX_MCP_COUNT_ADOPTED },
-    { "lost", NGX_MCP_COUNT_LOST },
-    { "deleted", NGX_MCP_COUNT_DELETED },
-    { "expired", NGX_MCP_COUNT_EXPIRED },
-    { "revived", NGX_MCP_COUNT_REVIVED },
-    { "revive_failed", NGX_MCP_COUNT_REVIVE_FAILED },
-    { NULL, 0 }
-};
+/* in the order of mcp_format_t */
 
-static const ngx_mcp_status_count_t  ngx_mcp_status_streams[] = {
-    { "open", NGX_MCP_COUNT_OPEN },
-    { "opened", NGX_MCP_COUNT_OPENED },
-    { "held", NGX_MCP_COUNT_HELD },
-    { "heartbeats", NGX_MCP_COUNT_HEARTBEATS },
-    { "closed_by_mark", NGX_MCP_COUNT_CLOSED_BY_MARK },
-    { "closed_by_exit", NGX_MCP_COUNT_CLOSED_BY_EXIT },
-    { "timed_out", NGX_MCP_COUNT_TIMED_OUT },
-    { NULL, 0 }
-};
-
-static const ngx_mcp_status_count_t  ngx_mcp_status_answers[] = {
-    { "session_lost", NGX_MCP_COUNT_SESSION_LOST },
-    { "translated", NGX_MCP_COUNT_TRANSLATED },
-    { "unavailable", NGX_MCP_COUNT_UNAVAILABLE },
-    { NULL, 0 }
-};
-
-static const ngx_mcp_status_count_t  ngx_mcp_status_skipped[] = {
-    { "busy", NGX_MCP_COUNT_SKIPPED_BUSY },
-    { "rate", NGX_MCP_COUNT_SKIPPED_RATE },
-    { "connections", NGX_MCP_COUNT_SKIPPED_CONNECTIONS },
-    { "credentials", NGX_MCP_COUNT_SKIPPED_CREDENTIALS },
-    { NULL, 0 }
+static ngx_mcp_status_format_t  ngx_mcp_status_table[] = {
+    { ngx_string("json"), MCP_FORMAT_JSON, ngx_mcp_status_only_json },
+    { ngx_string("prometheus"), MCP_FORMAT_PROMETHEUS,
+      ngx_mcp_status_only_prometheus },
+    { ngx_string("html"), MCP_FORMAT_HTML, ngx_mcp_status_only_html },
+    { ngx_null_string, 0, NULL }
 };
 
 
@@ -87,39 +60,84 @@ char *
 ngx_mcp_status_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_str_t                 *value;
+    ngx_mcp_status_format_t   *f;
     ngx_http_core_loc_conf_t  *clcf;
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    if (clcf->handler == ngx_mcp_status_handler) {
+    for (f = ngx_mcp_status_table; f->name.len; f++) {
+        if (clcf->handler == f->handler) {
+            return "is duplicate";
+        }
+    }
+
+    if (clcf->handler == ngx_mcp_status_any) {
         return "is duplicate";
     }
 
     value = cf->args->elts;
 
-    if (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "json") != 0) {
+    if (cf->args->nelts == 1) {
+        clcf->handler = ngx_mcp_status_any;
+        return NGX_CONF_OK;
+    }
+
+    f = ngx_mcp_status_format(&value[1]);
+
+    if (f == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value \"%V\" in \"%V\" directive, "
-                           "it must be \"json\"", &value[1], &cmd->name);
+                           "invalid value \"%V\" in \"%V\" directive, it must "
+                           "be \"json\", \"prometheus\" or \"html\"",
+                           &value[1], &cmd->name);
         return NGX_CONF_ERROR;
     }
 
-    clcf->handler = ngx_mcp_status_handler;
+    clcf->handler = f->handler;
 
     return NGX_CONF_OK;
 }
 
 
 static ngx_int_t
-ngx_mcp_status_handler(ngx_http_request_t *r)
+ngx_mcp_status_any(ngx_http_request_t *r)
 {
-    char                 *text;
-    u_char               *copy;
-    size_t                len;
-    json_t               *json;
-    ngx_int_t             rc;
-    ngx_str_t             format;
-    ngx_mcp_main_conf_t  *mcf;
+    return ngx_mcp_status_handler(r, NULL);
+}
+
+
+static ngx_int_t
+ngx_mcp_status_only_json(ngx_http_request_t *r)
+{
+    return ngx_mcp_status_handler(r,
+                                  &ngx_mcp_status_table[MCP_FORMAT_JSON]);
+}
+
+
+static ngx_int_t
+ngx_mcp_status_only_prometheus(ngx_http_request_t *r)
+{
+    return ngx_mcp_status_handler(r,
+                                  &ngx_mcp_status_table[MCP_FORMAT_PROMETHEUS]);
+}
+
+
+static ngx_int_t
+ngx_mcp_status_only_html(ngx_http_request_t *r)
+{
+    return ngx_mcp_status_handler(r,
+                                  &ngx_mcp_status_table[MCP_FORMAT_HTML]);
+}
+
+
+/* "own" is the only format of the location; NULL: it has any. */
+
+static ngx_int_t
+ngx_mcp_status_handler(ngx_http_request_t *r, ngx_mcp_status_format_t *own)
+{
+    ngx_int_t                 rc;
+    ngx_str_t                 name, text;
+    mcp_format_t              format;
+    ngx_mcp_status_format_t  *f;
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
@@ -130,51 +148,187 @@ ngx_mcp_status_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    if (ngx_http_arg(r, (u_char *) "format", 6, &format) == NGX_OK
-        && (format.len != 4 || ngx_strncmp(format.data, "json", 4) != 0))
+    f = NULL;
+
+    if (ngx_http_arg(r, (u_char *) "format", 6, &name) == NGX_OK) {
+        f = ngx_mcp_status_format(&name);
+        if (f == NULL) {
+            return NGX_HTTP_BAD_REQUEST;
+        }
+    }
+
+    if (own == NULL) {
+        format = f ? f->format : ngx_mcp_status_accept(r);
+
+    } else if (own->format == MCP_FORMAT_HTML
+               && f != NULL && f->format == MCP_FORMAT_JSON)
     {
-        return NGX_HTTP_BAD_REQUEST;
+        /* the page is nothing without it */
+        format = MCP_FORMAT_JSON;
+
+    } else {
+        format = own->format;
     }
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_mcp_keepalive_module);
+    rc = ngx_mcp_status_text(r, format, &text);
 
-    json = ngx_mcp_status_json(mcf);
-    text = json_dumps(json, JSON_INDENT(2)|JSON_PRESERVE_ORDER);
-    json_decref(json);
-
-    if (text == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (rc == NGX_OK) {
+        rc = ngx_mcp_status_headers(r, format);
     }
 
-    len = ngx_strlen(text);
+    return (rc == NGX_OK) ? ngx_mcp_status_send(r, &text)
+                          : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
 
-    copy = ngx_pnalloc(r->pool, len + 1);
 
-    if (copy != NULL) {
-        ngx_memcpy(copy, text, len);
-        copy[len] = '\n';
+static ngx_mcp_status_format_t *
+ngx_mcp_status_format(ngx_str_t *name)
+{
+    ngx_mcp_status_format_t  *f;
+
+    for (f = ngx_mcp_status_table; f->name.len; f++) {
+
+        if (name->len == f->name.len
+            && ngx_strncmp(name->data, f->name.data, name->len) == 0)
+        {
+            return f;
+        }
     }
 
-    free(text);
+    return NULL;
+}
 
-    return copy ? ngx_mcp_status_send(r, copy, len + 1)
-                : NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+static mcp_format_t
+ngx_mcp_status_accept(ngx_http_request_t *r)
+{
+    ngx_table_elt_t   *h;
+    static ngx_str_t   accept = ngx_string("Accept");
+
+    h = ngx_mcp_request_header(&r->headers_in.headers, &accept);
+
+    return h ? mcp_accept((char *) h->value.data, h->value.len)
+             : MCP_FORMAT_JSON;
 }
 
 
 static ngx_int_t
-ngx_mcp_status_send(ngx_http_request_t *r, u_char *data, size_t len)
+ngx_mcp_status_text(ngx_http_request_t *r, mcp_format_t format,
+    ngx_str_t *text)
+{
+    ngx_mcp_snapshot_t    s;
+    ngx_mcp_main_conf_t  *mcf;
+
+    if (format == MCP_FORMAT_HTML) {
+        *text = ngx_mcp_status_html;
+        return NGX_OK;
+    }
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_mcp_keepalive_module);
+
+    if (ngx_mcp_snapshot(r->pool, mcf, &s) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return (format == MCP_FORMAT_JSON) ? ngx_mcp_status_json(r->pool, &s, text)
+                                       : ngx_mcp_status_prom(r->pool, &s, text);
+}
+
+
+static ngx_int_t
+ngx_mcp_status_headers(ngx_http_request_t *r, mcp_format_t format)
+{
+    static ngx_str_t  cache = ngx_string("Cache-Control");
+    static ngx_str_t  no_store = ngx_string("no-store");
+    static ngx_str_t  sniff = ngx_string("X-Content-Type-Options");
+    static ngx_str_t  no_sniff = ngx_string("nosniff");
+    static ngx_str_t  policy = ngx_string("Content-Security-Policy");
+    static ngx_str_t  referrer = ngx_string("Referrer-Policy");
+    static ngx_str_t  no_referrer = ngx_string("no-referrer");
+
+    r->headers_out.status = NGX_HTTP_OK;
+
+    ngx_mcp_status_type(r, format);
+
+    if (ngx_mcp_status_header(r, &cache, &no_store) != NGX_OK
+        || ngx_mcp_status_header(r, &sniff, &no_sniff) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (format != MCP_FORMAT_HTML) {
+        return NGX_OK;
+    }
+
+    if (ngx_mcp_status_header(r, &policy, &ngx_mcp_status_html_policy)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_mcp_status_header(r, &referrer, &no_referrer);
+}
+
+
+static ngx_int_t
+ngx_mcp_status_header(ngx_http_request_t *r, ngx_str_t *name, ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    h->hash = 1;
+#if (nginx_version >= 1023000)
+    h->next = NULL;
+#endif
+    h->key = *name;
+    h->value = *value;
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_mcp_status_type(ngx_http_request_t *r, mcp_format_t format)
+{
+    ngx_str_t  *type;
+
+    type = &r->headers_out.content_type;
+
+    /* of another length than the type it has its charset already */
+
+    switch (format) {
+
+    case MCP_FORMAT_PROMETHEUS:
+        ngx_str_set(type, "text/plain; version=0.0.4; charset=utf-8");
+        r->headers_out.content_type_len = sizeof("text/plain") - 1;
+        break;
+
+    case MCP_FORMAT_HTML:
+        ngx_str_set(type, "text/html; charset=utf-8");
+        r->headers_out.content_type_len = sizeof("text/html") - 1;
+        break;
+
+    default: /* MCP_FORMAT_JSON */
+        ngx_str_set(type, "application/json");
+        r->headers_out.content_type_len = type->len;
+    }
+
+    r->headers_out.content_type_lowcase = NULL;
+}
+
+
+static ngx_int_t
+ngx_mcp_status_send(ngx_http_request_t *r, ngx_str_t *text)
 {
     ngx_int_t     rc;
     ngx_buf_t    *b;
     ngx_chain_t   out;
 
-    r->headers_out.status = NGX_HTTP_OK;
-    r->headers_out.content_length_n = len;
-
-    ngx_str_set(&r->headers_out.content_type, "application/json");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.content_type_lowcase = NULL;
+    r->headers_out.content_length_n = text->len;
 
     rc = ngx_http_send_header(r);
 
@@ -187,8 +341,8 @@ ngx_mcp_status_send(ngx_http_request_t *r, u_char *data, size_t len)
         return NGX_ERROR;
     }
 
-    b->pos = data;
-    b->last = data + len;
+    b->pos = text->data;
+    b->last = text->data + text->len;
     b->memory = 1;
     b->last_buf = (r == r->main) ? 1 : 0;
     b->last_in_chain = 1;
@@ -197,297 +351,4 @@ ngx_mcp_status_send(ngx_http_request_t *r, u_char *data, size_t len)
     out.next = NULL;
 
     return ngx_http_output_filter(r, &out);
-}
-
-
-/* jansson takes NULL for any object: of no memory the page is just shorter */
-
-static json_t *
-ngx_mcp_status_json(ngx_mcp_main_conf_t *mcf)
-{
-    json_t           *json;
-    u_char           *last, time[sizeof("2026-01-01T00:00:00Z")];
-    ngx_tm_t          tm;
-    ngx_mcp_zone_t  **zone;
-
-    json = json_object();
-
-    ngx_gmtime(ngx_time(), &tm);
-
-    last = ngx_sprintf(time, "%4d-%02d-%02dT%02d:%02d:%02dZ",
-                       tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
-                       tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
-
-    zone = mcf->zones.elts;
-
-    (void) json_object_set_new(json, "module",
-                               json_string(NGX_MCP_MODULE_VERSION));
-    (void) json_object_set_new(json, "nginx", json_string(NGINX_VERSION));
-    ngx_mcp_status_set(json, "worker", ngx_pid);
-    (void) json_object_set_new(json, "time",
-                               ngx_mcp_status_string(time, last - time));
-    ngx_mcp_status_set(json, "generation",
-                       mcf->zones.nelts ? zone[0]->sh->generation : 0);
-    (void) json_object_set_new(json, "zones", ngx_mcp_status_zones(mcf));
-    (void) json_object_set_new(json, "upstreams",
-                               ngx_mcp_status_upstreams(mcf));
-
-    return json;
-}
-
-
-static json_t *
-ngx_mcp_status_zones(ngx_mcp_main_conf_t *mcf)
-{
-    json_t             *zones, *json;
-    ngx_uint_t          i;
-    ngx_mcp_zone_t    **zone;
-    ngx_mcp_zone_sh_t  *sh;
-
-    zones = json_object();
-    zone = mcf->zones.elts;
-
-    for (i = 0; i < mcf->zones.nelts; i++) {
-
-        /* words that are each right by themselves need no lock */
-
-        sh = zone[i]->sh;
-        json = json_object();
-
-        ngx_mcp_status_set(json, "size", zone[i]->shm_zone->shm.size);
-        ngx_mcp_status_set(json, "used",
-                           (uint64_t) sh->nused * NGX_MCP_SLOT_SIZE);
-        ngx_mcp_status_set(json, "sessions", sh->nsessions);
-        ngx_mcp_status_set(json, "capacity", sh->nslots);
-        ngx_mcp_status_set(json, "evicted", sh->evicted);
-        ngx_mcp_status_set(json, "untracked", sh->untracked);
-
-        (void) json_object_setn_new(zones,
-                                    (char *) zone[i]->shm_zone->shm.name.data,
-                                    zone[i]->shm_zone->shm.name.len, json);
-    }
-
-    return zones;
-}
-
-
-static json_t *
-ngx_mcp_status_upstreams(ngx_mcp_main_conf_t *mcf)
-{
-    json_t               *upstreams;
-    ngx_uint_t            i;
-    ngx_mcp_srv_conf_t  **conf;
-
-    upstreams = json_object();
-    conf = mcf->upstreams.elts;
-
-    for (i = 0; i < mcf->upstreams.nelts; i++) {
-        (void) json_object_setn_new(upstreams,
-                                    (char *) conf[i]->policy.name.data,
-                                    conf[i]->policy.name.len,
-                                    ngx_mcp_status_upstream(conf[i]));
-    }
-
-    return upstreams;
-}
-
-
-static json_t *
-ngx_mcp_status_upstream(ngx_mcp_srv_conf_t *conf)
-{
-    json_t            *json;
-    uint64_t           count[NGX_MCP_COUNT_N];
-    ngx_mcp_policy_t  *policy;
-
-    policy = &conf->policy;
-
-    ngx_mcp_peer_upstream_copy(policy, count);
-    ngx_mcp_status_open(policy, count);
-
-    json = json_object();
-
-    (void) json_object_set_new(json, "zone",
-              ngx_mcp_status_string(policy->zone->shm_zone->shm.name.data,
-                                    policy->zone->shm_zone->shm.name.len));
-    (void) json_object_set_new(json, "sessions",
-              ngx_mcp_status_counts(ngx_mcp_status_sessions, count));
-    (void) json_object_set_new(json, "streams",
-              ngx_mcp_status_counts(ngx_mcp_status_streams, count));
-    (void) json_object_set_new(json, "answers",
-              ngx_mcp_status_counts(ngx_mcp_status_answers, count));
-    (void) json_object_set_new(json, "skipped",
-              ngx_mcp_status_counts(ngx_mcp_status_skipped, count));
-    (void) json_object_set_new(json, "peers", ngx_mcp_status_peers(policy));
-
-    return json;
-}
-
-
-/* What is open now is the sum of what the workers say, peer by peer. */
-
-static void
-ngx_mcp_status_open(ngx_mcp_policy_t *policy, uint64_t *count)
-{
-    ngx_mcp_peer_copy_t   peer;
-    ngx_mcp_tally_copy_t  tally;
-
-    count[NGX_MCP_COUNT_OPEN] = 0;
-    count[NGX_MCP_COUNT_HELD] = 0;
-
-    peer.slot = 0;
-
-    while (ngx_mcp_peer_next(policy, peer.slot, &peer) == NGX_OK) {
-        ngx_mcp_tally_copy(policy, peer.slot, &tally);
-
-        count[NGX_MCP_COUNT_OPEN] += tally.open;
-        count[NGX_MCP_COUNT_HELD] += tally.held;
-    }
-}
-
-
-static json_t *
-ngx_mcp_status_counts(const ngx_mcp_status_count_t *c, uint64_t *count)
-{
-    json_t  *json;
-
-    json = json_object();
-
-    for ( /* void */ ; c->name; c++) {
-        ngx_mcp_status_set(json, c->name, count[c->count]);
-    }
-
-    return json;
-}
-
-
-static json_t *
-ngx_mcp_status_peers(ngx_mcp_policy_t *policy)
-{
-    json_t               *peers;
-    ngx_mcp_peer_copy_t   peer;
-
-    peers = json_array();
-    peer.slot = 0;
-
-    while (ngx_mcp_peer_next(policy, peer.slot, &peer) == NGX_OK) {
-
-        /* of those gone from the configuration only while sessions remain */
-
-        if (!peer.gone || peer.nsessions) {
-            (void) json_array_append_new(peers,
-                                         ngx_mcp_status_peer(policy, &peer));
-        }
-    }
-
-    return peers;
-}
-
-
-static json_t *
-ngx_mcp_status_peer(ngx_mcp_policy_t *policy, ngx_mcp_peer_copy_t *peer)
-{
-    json_t                *json;
-    uint64_t               now, next;
-    mcp_health_t          *h;
-    ngx_mcp_tally_copy_t   tally;
-
-    ngx_mcp_tally_copy(policy, peer->slot, &tally);
-
-    h = &peer->health;
-    now = ngx_current_msec;
-
-    next = mcp_health_attempts_only(h) ? h->next_attempt_ms : 0;
-
-    json = json_object();
-
-    (void) json_object_set_new(json, "name",
-                               ngx_mcp_status_string(peer->name,
-                                                     peer->name_len));
-    (void) json_object_set_new(json, "state",
-                               json_string(mcp_health_state_name(h->state)));
-    ngx_mcp_status_set(json, "since_ms", now - ngx_min(h->since_ms, now));
-    (void) json_object_set_new(json, "reason",
-                               ngx_mcp_status_string(peer->reason,
-                                                     peer->reason_len));
-    ngx_mcp_status_set(json, "budget",
-                       mcp_health_limit(h, &policy->health));
-    ngx_mcp_status_set(json, "charges", h->charges);
-    ngx_mcp_status_set(json, "attempts", h->attempts);
-    ngx_mcp_status_set(json, "next_attempt_ms", (next > now) ? next - now : 0);
-    ngx_mcp_status_set(json, "epoch", h->epoch);
-    ngx_mcp_status_set(json, "parks", h->parks);
-    ngx_mcp_status_set(json, "reconnects", h->reconnects);
-    ngx_mcp_status_set(json, "sessions", peer->nsessions);
-    ngx_mcp_status_set(json, "streams", tally.open);
-    (void) json_object_set_new(json, "stream_ends",
-                               ngx_mcp_status_ends(&tally));
-    (void) json_object_set_new(json, "representative",
-                               json_boolean(peer->wrong < NGX_MCP_PEER_WRONG));
-    (void) json_object_set_new(json, "keepalives",
-                               ngx_mcp_status_keepalives(peer));
-
-    return json;
-}
-
-
-static json_t *
-ngx_mcp_status_ends(ngx_mcp_tally_copy_t *tally)
-{
-    json_t      *json;
-    uint64_t     sum;
-    ngx_uint_t   i;
-
-    sum = 0;
-    json = json_object();
-
-    for (i = 0; i < NGX_MCP_END_N; i++) {
-        ngx_mcp_status_set(json, ngx_mcp_tally_name(i), tally->end[i]);
-        sum += tally->end[i];
-    }
-
-    ngx_mcp_status_set(json, "count", sum);
-    ngx_mcp_status_set(json, "age_ms", tally->age_ms);
-
-    return json;
-}
-
-
-static json_t *
-ngx_mcp_status_keepalives(ngx_mcp_peer_copy_t *peer)
-{
-    json_t      *json;
-    ngx_uint_t   i;
-
-    json = json_object();
-
-    ngx_mcp_status_set(json, "sent", peer->sent);
-    ngx_mcp_status_set(json, "bytes", peer->bytes);
-
-    for (i = 0; i < MCP_VERDICT_N; i++) {
-        if (peer->verdict[i]) {
-            ngx_mcp_status_set(json, mcp_verdict_name(i), peer->verdict[i]);
-        }
-    }
-
-    return json;
-}
-
-
-static void
-ngx_mcp_status_set(json_t *object, const char *name, uint64_t n)
-{
-    (void) json_object_set_new(object, name, json_integer((json_int_t) n));
-}
-
-
-static json_t *
-ngx_mcp_status_string(u_char *data, size_t len)
-{
-    json_t  *s;
-
-    s = json_stringn((char *) data, len);
-
-    /* a name of the configuration need not be UTF-8 */
-
-    return s ? s : json_string("");
 }

@@ -4,6 +4,7 @@
 
 use lib 't/lib';
 use MCP::Test;
+use MCP::Util qw(project_root slurp);
 
 my $fake = fake();
 my $nginx = nginx(
@@ -38,8 +39,9 @@ has($up->{streams}, 'streams',
 has($up->{answers}, 'answers', qw(session_lost translated unavailable));
 has($up->{skipped}, 'skipped', qw(busy rate connections credentials));
 has($peer, 'peer',
-    qw(name state since_ms reason budget charges attempts next_attempt_ms
-       epoch parks reconnects sessions streams keepalives));
+    qw(name state since_ms reason gone representative budget charges attempts
+       next_attempt_ms epoch parks reconnects sessions streams stream_ends
+       latency keepalives));
 has($peer->{keepalives}, 'keepalives', qw(sent bytes ok));
 
 my $version = MCP::Nginx->version;
@@ -92,6 +94,46 @@ is($nginx->fetch('/status?format=json')->status, 200, '?format=json');
 is($nginx->fetch('/status?format=wrong')->status, 400, 'an unknown format');
 
 
+# ---- documentation: every field there is, by its whole name ----
+
+my $described = slurp(project_root() . '/docs/status.md');
+
+for my $path (paths($status->{zones}{mcp}),
+              paths({ %$up, peers => undef, zone => undef }),
+              paths({ %$peer, keepalives => { sent => 0, bytes => 0 } }))
+{
+    like($described, qr/^\| `\Q$path\E` \|/m, "$path is described");
+}
+
+
+# ---- the same from whichever worker answers ----
+
+my $twin = nginx(fakes => [$fake], workers => 2,
+                 upstream => 'mcp_keepalive zone=mcp:1m interval=off;');
+my %said;
+
+client($twin)->open_session(1);
+
+for (1 .. 200) {
+    my $now = $twin->status;
+    my $worker = delete $now->{worker};
+
+    delete $now->{time};
+    $_->{since_ms} = 0 for @{ $now->{upstreams}{tools}{peers} };
+    $said{$worker} = $now;
+    last if keys %said == 2;
+}
+
+my @said = values %said;
+
+SKIP: {
+    skip('one worker took all', 1) if @said < 2;
+    is_deeply($said[0], $said[1], 'both workers say the same');
+}
+
+$twin->stop;
+
+
 # ---- secrets ----
 
 for my $word ('opensesame', 's3cret-session-id') {
@@ -110,6 +152,19 @@ finish();
 sub ours {
     return $nginx->log_lines(
         qr/mcp(?![-\/])[^"]*:|\[(?:info|notice|warn|error)\]/);
+}
+
+
+# "a.b" of a tree of objects.
+
+sub paths {
+    my ($object, $prefix) = @_;
+
+    return map {
+        my $path = defined $prefix ? "$prefix.$_" : $_;
+        ref $object->{$_} eq 'HASH' ? paths($object->{$_}, $path)
+            : defined $object->{$_} ? $path : ();
+    } sort keys %$object;
 }
 
 

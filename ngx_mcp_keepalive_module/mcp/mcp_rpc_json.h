@@ -2,8 +2,8 @@
 /*
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
- * Between mcp_rpc.c, which knows JSON, and mcp_rpc_reader.c, which collects the
- * bytes.  Not for others.
+ * Between mcp_rpc.c, which knows JSON, mcp_rpc_reader.c, which collects the
+ * bytes of answers, and mcp_rpc_subject.c.  Not for others.
  */
 
 

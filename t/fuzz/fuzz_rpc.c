@@ -11,8 +11,10 @@
 #include <jansson.h>
 
 #include "fuzz.h"
+#include "mcp_accept.h"
 #include "mcp_rpc.h"
 #include "mcp_rpc_head.h"
+#include "mcp_rpc_subject.h"
 
 
 #define ID        "mcpka-7f"
@@ -247,6 +249,31 @@ check_build(const char *body, size_t len)
 }
 
 
+/* Words are words, of a whole body and of one that is cut. */
+
+static void
+check_subject(const char *body, size_t len)
+{
+    size_t             i, n;
+    mcp_rpc_subject_t  s, word;
+
+    for (i = 0; i < 2; i++) {
+        mcp_rpc_subject(&s, (const unsigned char *) body, len, i);
+
+        n = strlen(s.method);
+        FUZZ_CHECK(n <= MCP_RPC_WORD_MAX);
+        FUZZ_CHECK(mcp_rpc_word(word.method, s.method, n) == n);
+
+        n = strlen(s.name);
+        FUZZ_CHECK(n <= MCP_RPC_WORD_MAX);
+        FUZZ_CHECK(mcp_rpc_word(word.name, s.name, n) == n);
+        FUZZ_CHECK(n == 0 || s.method[0] != '\0');
+    }
+
+    (void) mcp_rpc_is_modern(body, len);
+}
+
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -295,6 +322,9 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     check_head(body, len);
     check_build(body, len);
+    check_subject(body, len);
+
+    (void) mcp_accept(body, len);
 
     (void) mcp_rpc_media(body, len);
 

@@ -12,8 +12,9 @@ use MCP::Fake ();
 use MCP::Util qw(slurp);
 use Test::More ();
 
-our @EXPORT = qw(agent agent_starts hidden_ids is_ours is_revived mark_trail
-                 requests_of starts_by_agent trail TRAIL);
+our @EXPORT = qw(agent agent_starts call_is_revived call_ok hidden_ids is_ours
+                 is_revived lose mark_trail opens requests_of starts_by_agent
+                 trail TRAIL);
 
 # What the servers see of a lost call that is revived, and what of one whose
 # server answers nothing.
@@ -131,6 +132,25 @@ sub agent_starts {
 }
 
 
+# The servers have forgotten the client's session, and know no new one of it.
+
+sub lose {
+    my (@clients) = @_;
+
+    for my $c (@clients) {
+        for my $id (keys %{{ map { $_->{session} => 1 }
+                             grep { defined $_->{session} } requests_of($c) }})
+        {
+            $_->forget($id) for grep { $_->{pid} } MCP::Fake->all;
+        }
+
+        mark_trail($c);
+    }
+
+    return $clients[0];
+}
+
+
 # ---- answers ----
 
 # A test: the client was answered as if nothing had happened, under its id.
@@ -153,6 +173,41 @@ sub is_revived {
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     return Test::More::ok(!@faults, $name)
            || Test::More::diag(join "\n", @faults);
+}
+
+
+# A test: one call after a loss.
+
+sub call_is_revived {
+    my ($c, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    is_revived($c, $c->call, $name) or return 0;
+    return Test::More::is(trail($c), TRAIL, "$name: as the servers saw it");
+}
+
+
+sub call_ok {
+    my ($c, $name) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return is_revived($c, $c->call, $name);
+}
+
+
+# A stream that is open.
+
+sub opens {
+    my ($c, $name, @headers) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    my $x = $c->get(@headers);
+
+    Test::More::is($x->header('Content-Type'), 'text/event-stream', "$name: a stream");
+    is_revived($c, $x, $name);
+    return $x;
 }
 
 
