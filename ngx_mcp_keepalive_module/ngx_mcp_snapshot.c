@@ -32,6 +32,7 @@ static ngx_int_t ngx_mcp_snapshot_text(ngx_pool_t *pool, u_char *data,
 #define U(index)  (offsetof(ngx_mcp_snapshot_upstream_t, count)               \
                    + (index) * sizeof(uint64_t))
 #define P(field)  offsetof(ngx_mcp_snapshot_peer_t, field)
+#define E(index)  (P(stream_end) + (index) * sizeof(uint64_t))
 
 
 const ngx_mcp_field_t  ngx_mcp_snapshot_zone_fields[] = {
@@ -155,6 +156,28 @@ const ngx_mcp_field_t  ngx_mcp_snapshot_peer_fields[] = {
       "Sessions that live on the server." },
     { NULL, "streams", "peer_streams", P(streams), GAUGE, 0,
       "Event streams open from the server." },
+
+    { "stream_ends", "client", "streams_ended_by_client_total",
+      E(NGX_MCP_END_CLIENT), COUNTER, 0,
+      "Event streams that the client left." },
+    { "stream_ends", "server", "streams_ended_by_server_total",
+      E(NGX_MCP_END_SERVER), COUNTER, 0,
+      "Event streams that the server ended properly." },
+    { "stream_ends", "cut", "streams_ended_by_cut_total",
+      E(NGX_MCP_END_CUT), COUNTER, 0,
+      "Event streams that broke off on the server's side." },
+    { "stream_ends", "timeout", "streams_ended_by_timeout_total",
+      E(NGX_MCP_END_TIMEOUT), COUNTER, 0,
+      "Event streams whose server was silent." },
+    { "stream_ends", "mark", "streams_ended_by_mark_total",
+      E(NGX_MCP_END_MARK), COUNTER, 0,
+      "Event streams ended because their server is degraded." },
+    { "stream_ends", "exit", "streams_ended_by_exit_total",
+      E(NGX_MCP_END_EXIT), COUNTER, 0,
+      "Event streams ended because their worker exits." },
+    { "stream_ends", "write", "streams_ended_by_write_total",
+      E(NGX_MCP_END_WRITE), COUNTER, 0,
+      "Event streams whose client could not be written to." },
 
     { "stream_ends", "age_ms", "stream_age_seconds_sum",
       P(stream_age_ms), NGX_MCP_FIELD_SUM, 1,
@@ -287,6 +310,11 @@ ngx_mcp_snapshot_peers(ngx_pool_t *pool, ngx_mcp_policy_t *policy,
 
     copy.slot = 0;
 
+    /* what is open now is the sum of what the workers say, peer by peer */
+
+    u->count[NGX_MCP_COUNT_OPEN] = 0;
+    u->count[NGX_MCP_COUNT_HELD] = 0;
+
     for ( ;; ) {
         rc = ngx_mcp_peer_next(policy, copy.slot, &copy);
 
@@ -299,6 +327,8 @@ ngx_mcp_snapshot_peers(ngx_pool_t *pool, ngx_mcp_policy_t *policy,
             /* forgotten just now, which is rare: from the beginning */
 
             u->peers.nelts = 0;
+            u->count[NGX_MCP_COUNT_OPEN] = 0;
+            u->count[NGX_MCP_COUNT_HELD] = 0;
             copy.slot = 0;
             continue;
         }
@@ -316,6 +346,9 @@ ngx_mcp_snapshot_peers(ngx_pool_t *pool, ngx_mcp_policy_t *policy,
         {
             return NGX_ERROR;
         }
+
+        u->count[NGX_MCP_COUNT_OPEN] += peer->streams;
+        u->count[NGX_MCP_COUNT_HELD] += peer->held;
     }
 }
 
@@ -372,9 +405,19 @@ static void
 ngx_mcp_snapshot_streams(ngx_mcp_policy_t *policy, uint32_t slot,
     ngx_mcp_snapshot_peer_t *peer)
 {
-    peer->streams = 0;
-    peer->stream_count = 0;
-    peer->stream_age_ms = 0;
+    ngx_uint_t            i;
+    ngx_mcp_tally_copy_t  tally;
+
+    ngx_mcp_tally_copy(policy, slot, &tally);
+
+    peer->streams = tally.open;
+    peer->held = tally.held;
+    peer->stream_age_ms = tally.age_ms;
+
+    for (i = 0; i < NGX_MCP_END_N; i++) {
+        peer->stream_end[i] = tally.end[i];
+        peer->stream_count += tally.end[i];
+    }
 }
 
 

@@ -17,6 +17,7 @@
 
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_peer.h"
+#include "ngx_mcp_tally.h"
 
 
 /* Names and texts are ASCII: any other byte of the configuration is "\xHH". */
@@ -48,6 +49,8 @@ typedef struct {
     uint64_t                    sessions;
 
     uint64_t                    streams;
+    uint64_t                    held;
+    uint64_t                    stream_end[NGX_MCP_END_N];
     uint64_t                    stream_count;   /* of those that ended */
     uint64_t                    stream_age_ms;  /* ... all ages together */
 
