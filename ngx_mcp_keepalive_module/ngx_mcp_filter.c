@@ -78,6 +78,11 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
         return ngx_mcp_next_header_filter(r);
     }
 
+    if (ctx->loc_conf) {
+        r->loc_conf = ctx->loc_conf;
+        ctx->loc_conf = NULL;
+    }
+
     if (ctx->swallow
         || (ctx->answer == NGX_MCP_ANSWER_LOST && !ngx_mcp_filter_cached(r)
             && ngx_mcp_revive_wait(r, ctx)))
