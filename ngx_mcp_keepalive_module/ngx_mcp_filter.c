@@ -468,7 +468,7 @@ ngx_mcp_filter_lose(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return NGX_DECLINED;
     }
 
-    return ngx_mcp_session_forget(&ctx->conf->policy, &ctx->session.ref, owner,
+    return ngx_mcp_session_forget(&ctx->conf->policy, &ctx->session, owner,
                                   1);
 }
 
@@ -554,7 +554,7 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
             /* its client has started over */
 
-            (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+            (void) ngx_mcp_session_forget(policy, &ctx->session,
                                           client->owner, 0);
         }
 
@@ -609,11 +609,11 @@ ngx_mcp_filter_delete(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     }
 
     if (status >= 200 && status < 300) {
-        (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+        (void) ngx_mcp_session_forget(policy, &ctx->session,
                                       client.owner, 0);
 
     } else if (status == NGX_HTTP_NOT_FOUND) {
-        (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+        (void) ngx_mcp_session_forget(policy, &ctx->session,
                                       client.owner, 1);
 
     } else if (status == NGX_HTTP_NOT_ALLOWED
