@@ -51,23 +51,11 @@ ngx_mcp_alias_init(ngx_conf_t *cf)
 ngx_int_t
 ngx_mcp_alias_request(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    size_t            len;
     ngx_table_elt_t  *session, *last;
-    static u_char     buf[NGX_MCP_ID_MAX];
 
-    len = ngx_mcp_revival_alias(&ctx->conf->policy, &ctx->session.ref, buf);
-
-    if (len == 0) {
+    if (ctx->alias.len == 0) {
         return NGX_OK;
     }
-
-    ctx->alias.data = ngx_pnalloc(r->pool, len);
-    if (ctx->alias.data == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memcpy(ctx->alias.data, buf, len);
-    ctx->alias.len = len;
 
     session = ngx_mcp_request_header(&r->headers_in.headers,
                                      &ngx_mcp_alias_session);
@@ -164,13 +152,34 @@ ngx_mcp_alias_forget_variables(ngx_http_request_t *r)
 static void
 ngx_mcp_alias_restore(ngx_list_t *headers, ngx_mcp_ctx_t *ctx)
 {
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
     ngx_table_elt_t  *h;
 
-    h = ngx_mcp_request_header(headers, &ngx_mcp_alias_session);
+    part = &headers->part;
+    h = part->elts;
 
-    if (h != NULL && h->value.len == ctx->alias.len
-        && ngx_memcmp(h->value.data, ctx->alias.data, ctx->alias.len) == 0)
-    {
-        h->value = ctx->id;
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].key.len == ngx_mcp_alias_session.len
+            && ngx_strncasecmp(h[i].key.data, ngx_mcp_alias_session.data,
+                               ngx_mcp_alias_session.len)
+               == 0
+            && h[i].value.len == ctx->alias.len
+            && ngx_memcmp(h[i].value.data, ctx->alias.data, ctx->alias.len)
+               == 0)
+        {
+            h[i].value = ctx->id;
+        }
     }
 }

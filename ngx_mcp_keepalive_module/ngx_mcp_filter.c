@@ -425,7 +425,7 @@ ngx_mcp_filter_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return 0;
     }
 
-    if (ngx_mcp_revive_wait(r, ctx)) {
+    if (ctx->unrun && ngx_mcp_revive_wait(r, ctx)) {
         ctx->held = NULL;
         return 0;
     }

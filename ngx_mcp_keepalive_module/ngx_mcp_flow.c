@@ -26,6 +26,7 @@
 #define NGX_MCP_FLOW_RETRY_MAX   30000
 
 
+static ngx_uint_t ngx_mcp_flow_open(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_hook(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_scan(ngx_mcp_flow_t *f, ngx_chain_t *in);
 static void ngx_mcp_flow_read(ngx_http_request_t *r, ngx_http_upstream_t *u);
@@ -68,6 +69,7 @@ ngx_mcp_flow_create(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     cln->handler = ngx_mcp_flow_cleanup;
 
     f->request = r;
+    f->upstream = r->upstream;
     f->conf = ctx->conf;
     f->tally = tally;
     f->filter = filter;
@@ -138,7 +140,7 @@ ngx_mcp_flow_end(ngx_mcp_flow_t *f, ngx_mcp_end_t why)
     ngx_msec_t  drain;
 
     if (!f->notify || f->ending || f->conf->drain == 0
-        || !ngx_mcp_relay_open(f->request))
+        || !ngx_mcp_flow_open(f))
     {
         return;
     }
@@ -157,6 +159,16 @@ ngx_mcp_flow_end(ngx_mcp_flow_t *f, ngx_mcp_end_t why)
                + ngx_min(drain, NGX_MCP_FLOW_RETRY_MAX) * share / 10000;
 
     ngx_mcp_flow_arm(f);
+}
+
+
+/* A post_action has an upstream of its own, and no client. */
+
+static ngx_uint_t
+ngx_mcp_flow_open(ngx_mcp_flow_t *f)
+{
+    return f->request->upstream == f->upstream && !f->last
+           && ngx_mcp_relay_open(f->request);
 }
 
 
@@ -342,7 +354,7 @@ ngx_mcp_flow_event(ngx_event_t *ev)
 
     ev->timedout = 0;
 
-    if (!ngx_mcp_relay_open(r) || c->error) {
+    if (!ngx_mcp_flow_open(f) || c->error) {
         return;
     }
 

@@ -50,6 +50,7 @@ typedef struct {
                                              * what nginx does */
     ngx_queue_t                     queue;  /* of its tally */
     ngx_http_request_t             *request;
+    ngx_http_upstream_t            *upstream;   /* its own, of maybe several */
     ngx_mcp_srv_conf_t             *conf;
     ngx_mcp_tally_t                *tally;
     ngx_http_output_body_filter_pt  filter; /* the way to the client */

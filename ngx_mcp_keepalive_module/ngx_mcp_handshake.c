@@ -94,6 +94,7 @@ ngx_mcp_handshake_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf,
     ngx_mcp_handshake_done_pt done)
 {
     size_t                len;
+    ngx_int_t             rc;
     ngx_mcp_handshake_t  *h;
 
     h = ngx_mcp_call_short() ? NULL : ngx_mcp_handshake_create(r, conf, rev);
@@ -112,16 +113,19 @@ ngx_mcp_handshake_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf,
 
     len = ngx_mcp_handshake_body(h);
 
-    if (len == 0
-        || ngx_mcp_handshake_call(h, len, ngx_mcp_handshake_answered)
-           != NGX_OK)
-    {
-        ngx_mcp_revival_fail(&conf->policy, ref, rev, 0);
-        ngx_mcp_handshake_close(h);
-        return NGX_ERROR;
+    rc = len ? ngx_mcp_handshake_call(h, len, ngx_mcp_handshake_answered)
+             : NGX_ERROR;
+
+    if (rc == NGX_OK) {
+        return NGX_OK;
     }
 
-    return NGX_OK;
+    /* where it came from is gone for good; the rest may be better soon */
+
+    ngx_mcp_revival_fail(&conf->policy, ref, rev, rc == NGX_DECLINED);
+    ngx_mcp_handshake_close(h);
+
+    return NGX_ERROR;
 }
 
 

@@ -83,6 +83,16 @@ ngx_mcp_hold_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf,
         return NGX_DECLINED;
     }
 
+#if (NGX_HTTP_CACHE)
+
+    /* it may have an answer, if a stale one */
+
+    if (r->cache) {
+        return NGX_DECLINED;
+    }
+
+#endif
+
     h = ngx_mcp_hold_create(r, conf, peer);
     if (h == NULL) {
         return NGX_ERROR;

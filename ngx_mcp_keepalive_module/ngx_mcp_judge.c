@@ -166,6 +166,13 @@ ngx_mcp_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         facts.head = mcp_rpc_reader_head(reader, &facts.head_len);
     }
 
+    /* an error with the call's own id may be that of its tool, which ran */
+
+    ctx->unrun = (facts.status >= 400 && facts.status < 500)
+                 || (answer.kind == MCP_RPC_ERROR
+                     && (answer.id == MCP_RPC_ID_NULL
+                         || answer.id == MCP_RPC_ID_MISSING));
+
     /* whatever id the client used, an answer to it is one */
 
     if (answer.id == MCP_RPC_ID_FOREIGN) {

@@ -700,13 +700,12 @@ static void
 ngx_mcp_lease_alias(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
     ngx_mcp_lease_t *lease)
 {
-    ngx_mcp_revival_slot_t  *revival;
+    size_t  len;
 
-    revival = ngx_mcp_zone_slot(zone, s->revival, NGX_MCP_SLOT_REVIVAL);
+    len = ngx_mcp_revival_alias(zone, s, lease->id.data);
 
-    if (revival != NULL && revival->id) {
-        lease->id.len = ngx_mcp_zone_text_copy(zone, revival->id,
-                                               lease->id.data, NGX_MCP_ID_MAX);
+    if (len) {
+        lease->id.len = len;
     }
 }
 

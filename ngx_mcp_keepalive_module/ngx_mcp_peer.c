@@ -652,16 +652,27 @@ ngx_mcp_peer_rate(ngx_mcp_policy_t *policy, uint32_t slot)
 
     } else if (us != NULL) {
 
+        /* none of those known may be there any more, but others */
+
+        free = 1;
+
         for (q = ngx_queue_head(&us->peers), n = NGX_MCP_LOCK_NODES;
-             q != ngx_queue_sentinel(&us->peers) && n && !free;
+             q != ngx_queue_sentinel(&us->peers) && n;
              q = ngx_queue_next(q), n--)
         {
             peer = ngx_queue_data(q, ngx_mcp_peer_slot_t, queue);
             stats = ngx_mcp_zone_slot(policy->zone, peer->stats,
                                       NGX_MCP_SLOT_STATS);
 
-            free = (stats != NULL && !ngx_mcp_peer_gone(us, peer)
-                    && stats->next_us <= now * 1000 + NGX_MCP_RATE_BURST);
+            if (stats == NULL || ngx_mcp_peer_gone(us, peer)) {
+                continue;
+            }
+
+            free = (stats->next_us <= now * 1000 + NGX_MCP_RATE_BURST);
+
+            if (free) {
+                break;
+            }
         }
     }
 

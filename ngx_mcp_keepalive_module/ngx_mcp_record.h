@@ -80,7 +80,7 @@ typedef struct {
     uint32_t                    life;       /* revivals so far */
     uint32_t                    failed;     /* ... that failed */
     uint64_t                    lease_ms;   /* somebody does it, until */
-    uint8_t                     tries;      /* without proof in between */
+    uint32_t                    tries;      /* without proof in between */
     uint8_t                     list_changed;
                                             /* the tools may change, said the
                                              * server of the first life */

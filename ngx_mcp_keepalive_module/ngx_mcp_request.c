@@ -164,6 +164,15 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     ctx->known = 1;
 
+    if (ctx->session.alias.len) {
+        ctx->alias.len = ctx->session.alias.len;
+        ctx->alias.data = ngx_pstrdup(r->pool, &ctx->session.alias);
+
+        if (ctx->alias.data == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
     if (ctx->session.revival && r == r->main) {
 
         /* it may go out twice: a file it lies in stays open */
@@ -239,6 +248,7 @@ ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_memzero(client, sizeof(ngx_mcp_client_t));
 
     client->start = ctx->start;
+    client->life = ctx->session.life;
     client->epoch = ctx->contact.epoch;
     client->endpoint = ngx_mcp_endpoint_text(r, NGX_MCP_ENDPOINT_MAX);
 

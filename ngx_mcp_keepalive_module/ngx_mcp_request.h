@@ -128,6 +128,8 @@ typedef struct {
                                                  * server */
     unsigned                        judged:1;   /* the answer, by its body */
     unsigned                        replaced:1; /* the answer is ours now */
+    unsigned                        unrun:1;    /* the server cannot have
+                                                 * begun to do it */
     unsigned                        swallow:1;  /* nothing is sent for now */
     unsigned                        keepalive:1;
     unsigned                        error_page:1;

@@ -216,6 +216,7 @@ ngx_mcp_revival_done(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
     if (text == 0 || peer == NULL) {
         ngx_mcp_zone_text_free(zone, text);
         revival->failed++;
+        revival->tries++;
         goto done;
     }
 
@@ -265,23 +266,16 @@ ngx_mcp_revival_fail(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
 
 size_t
-ngx_mcp_revival_alias(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+ngx_mcp_revival_alias(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
     u_char *buf)
 {
-    size_t                   len;
     ngx_mcp_revival_slot_t  *revival;
 
-    ngx_mcp_zone_lock(policy->zone);
+    revival = ngx_mcp_revival_slot(zone, s);
 
-    revival = ngx_mcp_revival_find(policy, ref);
-
-    len = revival ? ngx_mcp_zone_text_copy(policy->zone, revival->id, buf,
-                                           NGX_MCP_ID_MAX)
-                  : 0;
-
-    ngx_mcp_zone_unlock(policy->zone);
-
-    return len;
+    return revival ? ngx_mcp_zone_text_copy(zone, revival->id, buf,
+                                            NGX_MCP_ID_MAX)
+                   : 0;
 }
 
 

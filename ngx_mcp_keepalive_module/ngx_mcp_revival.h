@@ -67,13 +67,6 @@ void ngx_mcp_revival_fail(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
     ngx_mcp_revival_t *rev, ngx_uint_t counted);
 
 /*
- * The id the server knows a revived session by, to "buf" of NGX_MCP_ID_MAX
- * bytes; returns its length, 0: the client's own.  Takes the lock.
- */
-size_t ngx_mcp_revival_alias(ngx_mcp_policy_t *policy,
-    ngx_mcp_session_ref_t *ref, u_char *buf);
-
-/*
  * A revived session's notification stream is asked for.  NGX_OK: the first in
  * this life, events from before do not count; NGX_DONE: ... and its client is
  * to be told that the tools may be others; NGX_DECLINED: not the first.  Takes
@@ -84,9 +77,12 @@ ngx_int_t ngx_mcp_revival_stream(ngx_mcp_policy_t *policy,
 
 
 /*
- * Lock held: how often the session was revived; frees what is kept of it; it
- * has proven itself.
+ * Lock held.  The id the server knows a revived session by, to "buf" of
+ * NGX_MCP_ID_MAX bytes; returns its length, 0: the client's own.  How often it
+ * was revived.  Frees what is kept of it.  It has proven itself.
  */
+size_t ngx_mcp_revival_alias(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
+    u_char *buf);
 uint32_t ngx_mcp_revival_life(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
 void ngx_mcp_revival_free(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
 void ngx_mcp_revival_proof(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);

@@ -329,6 +329,11 @@ ngx_mcp_revive_resume(ngx_mcp_revive_t *w)
 
     ctx->swallow = 0;
 
+    /* as in a redirect: what filters made of the answer that nobody got */
+
+    ngx_memzero(r->ctx, sizeof(void *) * ngx_http_max_module);
+    ngx_http_set_ctx(r, ctx, ngx_mcp_keepalive_module);
+
     r->loc_conf = w->loc_conf;
 
     r->done = 0;

@@ -36,6 +36,10 @@ static void ngx_mcp_session_schedule(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s);
 
 
+/* Of the session found last. */
+static u_char  ngx_mcp_session_alias[NGX_MCP_ID_MAX];
+
+
 ngx_int_t
 ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
     ngx_msec_t hold, ngx_mcp_session_pin_t *pin)
@@ -82,6 +86,8 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
         pin->issued = s->epoch;
         pin->revival = (s->revival != 0);
         pin->life = ngx_mcp_revival_life(zone, s);
+        pin->alias.data = ngx_mcp_session_alias;
+        pin->alias.len = ngx_mcp_revival_alias(zone, s, ngx_mcp_session_alias);
         pin->slot = s->peer;
         pin->peer_len = ngx_mcp_zone_text_copy(zone, peer->name, pin->peer,
                                                NGX_MCP_PEER_NAME_MAX);
@@ -291,7 +297,7 @@ ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     s = ngx_mcp_record_find(zone, ref);
 
-    if (s != NULL) {
+    if (s != NULL && ngx_mcp_revival_life(zone, s) == client->life) {
 
         if (client->repin) {
             peer = ngx_mcp_session_peer(policy, s, &client->peer);

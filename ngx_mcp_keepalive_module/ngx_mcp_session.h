@@ -66,6 +66,8 @@ typedef struct {
                                              * */
     ngx_uint_t                  revival;    /* there is a record for one */
     uint32_t                    life;       /* revivals so far */
+    ngx_str_t                   alias;      /* the server's id, if another;
+                                             * good until the next call */
     uint32_t                    slot;       /* the peer's */
     uint64_t                    held;       /* this request's lease, until */
     uint64_t                    before;     /* another's, then */
@@ -92,6 +94,7 @@ typedef struct {
     unsigned                    proof:1;    /* JSON or an event stream */
     unsigned                    repin:1;    /* the peer that answered counts */
     unsigned                    current:1;  /* "epoch" is not known: as now */
+    uint32_t                    life;       /* of the session, then */
     ngx_mcp_session_ref_t       ref;        /* of the session learned */
 } ngx_mcp_client_t;
 

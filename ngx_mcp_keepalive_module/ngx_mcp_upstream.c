@@ -424,7 +424,15 @@ ngx_mcp_upstream_get_call(ngx_peer_connection_t *pc, void *data)
     if ((rc == NGX_OK || rc == NGX_DONE)
         && ngx_mcp_upstream_chosen(pc, hook->ctx) != NGX_OK)
     {
+        /* nginx would free it once more */
+
         hook->free(pc, hook->data, 0);
+
+        pc->name = &hook->upstream->host;
+        pc->sockaddr = NULL;
+        pc->tries = 0;
+        pc->cached = 0;
+
         return NGX_BUSY;
     }
 
@@ -450,16 +458,18 @@ ngx_mcp_upstream_chosen(ngx_peer_connection_t *pc, ngx_mcp_ctx_t *ctx)
     outcome = &ctx->outcome;
     peer = ngx_mcp_view_find(ngx_mcp_view(&ctx->conf->policy), pc->name);
 
-    if (peer == NULL) {
-        return NGX_OK;
-    }
+    /* resolved just now, it may not be known yet */
 
-    outcome->peer = peer->slot;
-    outcome->epoch = peer->epoch;
-    outcome->name_len = peer->name_len;
-    ngx_memcpy(outcome->name, peer->name, peer->name_len);
+    outcome->peer = peer ? peer->slot
+                         : ngx_mcp_peer_add(&ctx->conf->policy, pc->name, 0);
+    outcome->epoch = peer ? peer->epoch : 0;
 
-    if (!ngx_mcp_peer_rate(&ctx->conf->policy, peer->slot)) {
+    outcome->name_len = ngx_min(pc->name->len, NGX_MCP_PEER_NAME_MAX);
+    ngx_memcpy(outcome->name, pc->name->data, outcome->name_len);
+
+    if (outcome->peer
+        && !ngx_mcp_peer_rate(&ctx->conf->policy, outcome->peer))
+    {
         outcome->limited = 1;
         return NGX_BUSY;
     }

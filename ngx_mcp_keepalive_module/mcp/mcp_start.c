@@ -13,6 +13,10 @@
 #include "mcp_start.h"
 
 
+#define START_VERSION_CHARS  "0123456789-.ABCDEFGHIJKLMNOPQRSTUVWXYZ" \
+                             "abcdefghijklmnopqrstuvwxyz"
+
+
 struct mcp_start_reader_s {
     mcp_start_answer_t          answer;
     mcp_sse_t                   sse;
@@ -193,7 +197,10 @@ mcp_start_judge(mcp_start_reader_t *r, const unsigned char *data, size_t len)
         r->answer.list_changed = json_is_true(json_object_get(tools,
                                                               "listChanged"));
 
-        if (version != NULL && strlen(version) < MCP_START_VERSION_MAX) {
+        if (version != NULL
+            && strlen(version) < MCP_START_VERSION_MAX
+            && strspn(version, START_VERSION_CHARS) == strlen(version))
+        {
             strcpy(r->answer.version, version);
         }
     }

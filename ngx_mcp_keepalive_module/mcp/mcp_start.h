@@ -19,15 +19,15 @@
 
 #define MCP_START_PARAMS_MAX   2048             /* kept of a client */
 #define MCP_START_BODY_MAX     (MCP_START_PARAMS_MAX + 256)
-#define MCP_START_VERSION_MAX  16               /* with the final NUL */
+#define MCP_START_VERSION_MAX  13               /* with the final NUL */
 
 
 typedef struct {
     unsigned                    found:1;        /* a result of "initialize" */
     unsigned                    list_changed:1; /* tools.listChanged */
     char                        version[MCP_START_VERSION_MAX];
-                                                /* protocolVersion; empty: too
-                                                 * long, or none */
+                                                /* protocolVersion; empty: none,
+                                                 * or not one for a header */
 } mcp_start_answer_t;
 
 
