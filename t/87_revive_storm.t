@@ -123,7 +123,9 @@ sub judged {
 
     my @lags = lags($from, @$clients);
 
-    cmp_ok($lags[@lags * 0.95], '<=', 500 * slow(),
+    # not with the next revival in its turn, however busy the machine is
+
+    cmp_ok($lags[@lags * 0.95], '<=', 2000 * slow(),
            "$name: who waits goes on when its session lives");
 
     my ($last) = sort { $b <=> $a } map { $_->ms } @$all;
