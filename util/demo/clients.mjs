@@ -2,6 +2,7 @@
 // goes quiet.  So quiet that it does not even open its stream again when the
 // server dies: nginx's keepalive is to find out first.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 
 
@@ -35,7 +36,8 @@ export class Clients {
   }
 
   // Every client makes a call; one whose session was lost starts a new one.
-  // A few more join until "proven" says that every server was used.
+  // A few more join until "proven" says that every server was used: one that
+  // comes back gets one new session per second until it has proven itself.
 
   async wake(proven) {
     for (const [i, client] of this.#open.entries()) {
@@ -49,7 +51,8 @@ export class Clients {
       }
     }
 
-    for (let i = 0; i < 4 && !await proven(); i++) {
+    for (let i = 0; i < 6 && !await proven(); i++) {
+      await sleep(1100);
       this.#open.push(await this.#start());
     }
   }
