@@ -13,6 +13,7 @@
 #include "ngx_mcp_evidence.h"
 #include "ngx_mcp_filter.h"
 #include "ngx_mcp_judge.h"
+#include "ngx_mcp_modern.h"
 #include "ngx_mcp_alias.h"
 #include "ngx_mcp_revive.h"
 #include "ngx_mcp_request.h"
@@ -531,6 +532,17 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     client->proof = (media == MCP_MEDIA_JSON || media == MCP_MEDIA_SSE);
     client->repin = !ctx->conf->pin;
+
+    if (ctx->modern) {
+
+        /* no session comes of it, whatever the server says */
+
+        if (client->proof) {
+            ngx_mcp_modern_success(policy, ctx->contact.peer, client);
+        }
+
+        return;
+    }
 
     rc = ngx_mcp_request_session_id(&r->upstream->headers_in.headers, &id);
 

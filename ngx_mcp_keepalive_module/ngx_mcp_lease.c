@@ -10,6 +10,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_mcp_modern.h"
 #include "ngx_mcp_record.h"
 #include "ngx_mcp_revival.h"
 
@@ -30,15 +31,6 @@
 #define NGX_MCP_ATTEMPT_NODES   16
 
 
-typedef struct {
-    u_char                      peer[NGX_MCP_PEER_NAME_MAX];
-    u_char                      version[NGX_MCP_VERSION_MAX];
-    u_char                      id[NGX_MCP_ID_MAX];
-    u_char                      endpoint[NGX_MCP_ENDPOINT_MAX];
-    u_char                      headers[NGX_MCP_HEADERS_MAX];
-} ngx_mcp_lease_texts_t;
-
-
 static ngx_int_t ngx_mcp_lease_look(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
 static ngx_int_t ngx_mcp_lease_try(ngx_mcp_policy_t *policy,
@@ -54,6 +46,9 @@ static void ngx_mcp_lease_behind(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_due_t *due, uint64_t now);
 static ngx_uint_t ngx_mcp_lease_check(ngx_mcp_policy_t *policy,
     ngx_mcp_peer_slot_t *peer, ngx_mcp_lease_t *lease, uint64_t now);
+static ngx_uint_t ngx_mcp_lease_modern(ngx_mcp_policy_t *policy,
+    ngx_mcp_peer_slot_t *peer, ngx_mcp_lease_t *lease, ngx_mcp_due_t *due,
+    uint64_t now);
 static ngx_mcp_session_slot_t *ngx_mcp_lease_attempt_session(
     ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer, uint64_t now);
 static void ngx_mcp_lease_fill(ngx_mcp_policy_t *policy,
@@ -181,6 +176,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
         us->cursor = ngx_mcp_zone_index(zone, peer);
 
         if (ngx_mcp_peer_gone(us, peer)) {
+            ngx_mcp_modern_forget(zone, peer);
             continue;
         }
 
@@ -194,6 +190,12 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
         }
 
         if (!mcp_health_attempts_only(&peer->health)) {
+
+            if (ngx_mcp_lease_modern(policy, peer, lease, due, now)) {
+                rc = NGX_OK;
+                break;
+            }
+
             continue;
         }
 
@@ -211,6 +213,9 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
 
         if (s != NULL) {
             ngx_mcp_lease_take(policy, s, lease);
+
+        } else if (ngx_mcp_modern_usable(policy, peer, now)) {
+            ngx_mcp_modern_take(policy, peer, lease, &ngx_mcp_lease_texts);
         }
 
         rc = NGX_OK;
@@ -240,7 +245,10 @@ ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel)
 
     s = ngx_mcp_record_find(zone, &lease->ref);
 
-    if (s != NULL && s->lease_ms == lease->until) {
+    if (lease->modern) {
+        ngx_mcp_modern_release(lease, rel);
+
+    } else if (s != NULL && s->lease_ms == lease->until) {
 
         s->lease_ms = rel->delay ? now + rel->delay : 0;
 
@@ -304,15 +312,26 @@ ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout)
     s = ngx_mcp_record_find(zone, &lease->ref);
     peer = ngx_mcp_zone_slot(zone, lease->peer, NGX_MCP_SLOT_PEER);
 
-    if (s != NULL && ngx_mcp_record_busy(s, now)) {
+    if (lease->modern) {
+        rc = ngx_mcp_modern_extend(lease, now + hold);
+
+    } else if (s != NULL && ngx_mcp_record_busy(s, now)) {
         rc = NGX_BUSY;
 
-    } else if (s != NULL && peer != NULL && s->lease_ms == lease->until) {
-
+    } else if (s != NULL && s->lease_ms == lease->until
+               && ngx_mcp_zone_text_equal(zone, s->headers,
+                                          lease->headers.data,
+                                          lease->headers.len))
+    {
         lease->until = ngx_max(lease->until + 1, now + hold);
 
         s->lease_ms = lease->until;
         ngx_mcp_record_wake(zone, s, lease->until);
+
+        rc = NGX_OK;
+    }
+
+    if (rc == NGX_OK && peer != NULL) {
 
         if (lease->call) {
             lease->call = ngx_mcp_peer_call_extend_locked(lease->policy, peer,
@@ -323,8 +342,6 @@ ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout)
         if (lease->attempt && peer->health.epoch == lease->epoch) {
             peer->health.next_attempt_ms = now + hold;
         }
-
-        rc = NGX_OK;
     }
 
     ngx_mcp_zone_unlock(zone);
@@ -572,7 +589,9 @@ ngx_mcp_lease_check(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
 
     s = ngx_mcp_lease_attempt_session(policy, peer, now);
 
-    if (s == NULL || mcp_health_attempts_only(&peer->health)) {
+    if (mcp_health_attempts_only(&peer->health)
+        || (s == NULL && !ngx_mcp_modern_usable(policy, peer, now)))
+    {
         return 0;
     }
 
@@ -583,8 +602,49 @@ ngx_mcp_lease_check(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
     }
 
     ngx_mcp_lease_fill(policy, peer, lease);
-    ngx_mcp_lease_take(policy, s, lease);
     lease->call = call;
+
+    if (s != NULL) {
+        ngx_mcp_lease_take(policy, s, lease);
+
+    } else {
+        ngx_mcp_modern_take(policy, peer, lease, &ngx_mcp_lease_texts);
+    }
+
+    return 1;
+}
+
+
+/* The keepalive of a peer without sessions, if its time has come. */
+
+static ngx_uint_t
+ngx_mcp_lease_modern(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer,
+    ngx_mcp_lease_t *lease, ngx_mcp_due_t *due, uint64_t now)
+{
+    uint64_t  at, call;
+
+    at = ngx_mcp_modern_due(policy, peer, now);
+
+    if (at > now) {
+        due->wake = ngx_min(due->wake, at);
+        return 0;
+    }
+
+    call = ngx_mcp_peer_call_locked(policy, peer, now,
+                                    policy->timeout + NGX_MCP_PROBE_SLACK);
+    if (call == 0) {
+        ngx_mcp_modern_defer(policy, peer, NGX_MCP_COUNT_SKIPPED_RATE);
+        due->wake = ngx_min(due->wake, now + NGX_MCP_DEFER);
+        return 0;
+    }
+
+    ngx_mcp_lease_fill(policy, peer, lease);
+    ngx_mcp_modern_take(policy, peer, lease, &ngx_mcp_lease_texts);
+    lease->call = call;
+
+    if (mcp_health_trial(&peer->health)) {
+        peer->checked_ms = now;
+    }
 
     return 1;
 }
@@ -714,7 +774,9 @@ static void
 ngx_mcp_lease_stop(ngx_mcp_session_slot_t *s, ngx_mcp_release_t *rel)
 {
     if (rel->broken) {
-        if (s->broken < 3 && ++s->broken == 3) {
+        if (s->broken < NGX_MCP_BROKEN_MAX
+            && ++s->broken == NGX_MCP_BROKEN_MAX)
+        {
             s->stop |= NGX_MCP_STOP_BROKEN;
         }
 

@@ -16,6 +16,7 @@
 #define NGX_MCP_MESSAGE_RANDOM  12      /* bytes in an id */
 
 
+static const char *ngx_mcp_message_method(ngx_mcp_lease_t *lease);
 static ngx_int_t ngx_mcp_message_copy(ngx_pool_t *pool, ngx_str_t *text);
 static ngx_int_t ngx_mcp_message_add(ngx_array_t *headers, ngx_str_t *key,
     ngx_str_t *value);
@@ -53,7 +54,7 @@ ngx_int_t
 ngx_mcp_message_headers(ngx_pool_t *pool, ngx_mcp_srv_conf_t *conf,
     ngx_mcp_lease_t *lease, ngx_array_t *headers)
 {
-    ngx_str_t         rest, name, value;
+    ngx_str_t         rest, name, value, method;
 
     static ngx_str_t  accept = ngx_string("Accept");
     static ngx_str_t  types = ngx_string("application/json, "
@@ -62,11 +63,18 @@ ngx_mcp_message_headers(ngx_pool_t *pool, ngx_mcp_srv_conf_t *conf,
     static ngx_str_t  identity = ngx_string("identity");
     static ngx_str_t  session = ngx_string("Mcp-Session-Id");
     static ngx_str_t  version = ngx_string("MCP-Protocol-Version");
+    static ngx_str_t  method_name = ngx_string("Mcp-Method");
+
+    method.data = (u_char *) ngx_mcp_message_method(lease);
+    method.len = ngx_strlen(method.data);
 
     if (ngx_array_init(headers, pool, 8, sizeof(ngx_keyval_t)) != NGX_OK
         || ngx_mcp_message_add(headers, &accept, &types) != NGX_OK
         || ngx_mcp_message_add(headers, &encoding, &identity) != NGX_OK
-        || ngx_mcp_message_add(headers, &session, &lease->id) != NGX_OK
+        || (!lease->modern
+            && ngx_mcp_message_add(headers, &session, &lease->id) != NGX_OK)
+        || (lease->modern
+            && ngx_mcp_message_add(headers, &method_name, &method) != NGX_OK)
         || (lease->version.len
             && ngx_mcp_message_add(headers, &version, &lease->version)
                != NGX_OK))
@@ -90,7 +98,7 @@ ngx_mcp_message_headers(ngx_pool_t *pool, ngx_mcp_srv_conf_t *conf,
 
 
 size_t
-ngx_mcp_message_body(ngx_uint_t method, char *id, u_char *buf)
+ngx_mcp_message_body(ngx_mcp_lease_t *lease, char *id, u_char *buf)
 {
     u_char  *last, random[NGX_MCP_MESSAGE_RANDOM];
 
@@ -105,9 +113,8 @@ ngx_mcp_message_body(ngx_uint_t method, char *id, u_char *buf)
     *last = '\0';
 
     return mcp_rpc_build((char *) buf, NGX_MCP_MESSAGE_MAX,
-                         (method == NGX_MCP_METHOD_PING) ? "ping"
-                                                         : "tools/list",
-                         id, NULL);
+                         ngx_mcp_message_method(lease), id,
+                         lease->modern ? (char *) lease->version.data : NULL);
 }
 
 
@@ -124,6 +131,13 @@ ngx_mcp_message_scrub(ngx_mcp_lease_t *lease, ngx_str_t *uri, char *text)
     while (ngx_mcp_message_next(&rest, &name, &value)) {
         ngx_mcp_scrub_value(text, value.data, value.len);
     }
+}
+
+
+static const char *
+ngx_mcp_message_method(ngx_mcp_lease_t *lease)
+{
+    return (lease->method == NGX_MCP_METHOD_PING) ? "ping" : "tools/list";
 }
 
 

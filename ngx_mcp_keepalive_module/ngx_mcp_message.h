@@ -36,10 +36,10 @@ ngx_int_t ngx_mcp_message_headers(ngx_pool_t *pool, ngx_mcp_srv_conf_t *conf,
 
 /*
  * A new id of MCP_RPC_ID_MAX bytes at most, and the body with it; "buf" has
- * NGX_MCP_MESSAGE_MAX bytes.  Returns the body's length, 0: no memory, or no
- * random number.
+ * NGX_MCP_MESSAGE_MAX bytes.  The lease is one of ngx_mcp_message_keep().
+ * Returns the body's length, 0: no memory, or no random number.
  */
-size_t ngx_mcp_message_body(ngx_uint_t method, char *id, u_char *buf);
+size_t ngx_mcp_message_body(ngx_mcp_lease_t *lease, char *id, u_char *buf);
 
 /* Takes out of a text what the lease has of secrets. */
 void ngx_mcp_message_scrub(ngx_mcp_lease_t *lease, ngx_str_t *uri, char *text);

@@ -119,6 +119,7 @@ typedef struct {
                                              * sessions from before are not its
                                              * own */
     uint32_t                    revived;    /* sessions, not told yet */
+    uint32_t                    modern;     /* slot, 0: none */
     uint64_t                    told_ms;    /* of them, last */
     uint64_t                    gone_ms;    /* found gone, first */
 } ngx_mcp_peer_slot_t;

@@ -42,11 +42,14 @@ typedef struct {
     mcp_verdict_t               verdict;
     char                        reason[MCP_REASON_MAX];
     char                        id[MCP_RPC_ID_MAX];
+    char                        version[MCP_MODERN_VERSION_MAX];
+                                            /* wanted by the server, or empty */
     u_char                      body[NGX_MCP_MESSAGE_MAX];
     ngx_msec_t                  local_delay;
                                             /* to an attempt that can run */
     unsigned                    retried:1;  /* on a new connection */
     unsigned                    confirmed:1;
+    unsigned                    renamed:1;  /* the version is the server's */
     unsigned                    ignored:1;  /* "ping" was, so far */
     unsigned                    refused:1;  /* the connection */
 } ngx_mcp_probe_t;
@@ -66,6 +69,7 @@ static void ngx_mcp_probe_known(ngx_mcp_connect_t *connect);
 static void ngx_mcp_probe_judge(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f);
 static ngx_int_t ngx_mcp_probe_again(ngx_mcp_probe_t *p);
+static ngx_int_t ngx_mcp_probe_rename(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_local(ngx_mcp_probe_t *p, const char *reason);
 static void ngx_mcp_probe_leave(ngx_mcp_probe_t *p);
 static void ngx_mcp_probe_end(ngx_mcp_probe_t *p);
@@ -103,7 +107,7 @@ ngx_mcp_probe_start(ngx_mcp_lease_t *lease, ngx_mcp_probe_next_pt next)
 
     p->next = next;
 
-    if (lease->ref.slot == 0) {
+    if (lease->ref.slot == 0 && !lease->modern) {
         ngx_mcp_probe_connect(p);
         return;
     }
@@ -177,8 +181,7 @@ ngx_mcp_probe_ask(ngx_mcp_probe_t *p, ngx_msec_t timeout)
     }
 
     call->stub.body.data = p->body;
-    call->stub.body.len = ngx_mcp_message_body(p->lease.method, p->id,
-                                               p->body);
+    call->stub.body.len = ngx_mcp_message_body(&p->lease, p->id, p->body);
     if (call->stub.body.len == 0) {
         return NGX_ERROR;
     }
@@ -418,6 +421,8 @@ ngx_mcp_probe_judge(ngx_mcp_probe_t *p)
                   && ngx_mcp_capture_refused(&p->call.capture));
 
     ngx_mcp_message_scrub(&p->lease, &p->endpoint.uri, p->reason);
+
+    ngx_memcpy(p->version, answer.version, MCP_MODERN_VERSION_MAX);
 }
 
 
@@ -430,8 +435,8 @@ ngx_mcp_probe_facts(ngx_mcp_probe_t *p, mcp_facts_t *f)
     call = &p->call;
     o = &call->outcome;
 
-    f->session = 1;
-    f->ready = 1;
+    f->session = !p->lease.modern;
+    f->ready = !p->lease.modern;
     f->phrases = p->conf->lost_texts;
     f->ping = (p->lease.method == NGX_MCP_METHOD_PING);
     f->pooled = o->pooled;
@@ -487,6 +492,10 @@ ngx_mcp_probe_again(ngx_mcp_probe_t *p)
         return NGX_DONE;
     }
 
+    if (p->version[0] != '\0' && p->lease.modern && !p->renamed) {
+        return ngx_mcp_probe_rename(p);
+    }
+
     if (p->confirmed) {
         return NGX_DECLINED;
     }
@@ -519,6 +528,36 @@ ngx_mcp_probe_again(ngx_mcp_probe_t *p)
     p->confirmed = 1;
 
     return NGX_OK;
+}
+
+
+/* The server names another version.  NGX_DECLINED: it is not another one. */
+
+static ngx_int_t
+ngx_mcp_probe_rename(ngx_mcp_probe_t *p)
+{
+    ngx_str_t  *version;
+
+    version = &p->lease.version;
+
+    if (ngx_strcmp(version->data, p->version) == 0) {
+        return NGX_DECLINED;
+    }
+
+    version->len = ngx_strlen(p->version);
+    version->data = ngx_pnalloc(p->pool, version->len + 1);
+
+    if (version->data == NULL) {
+        version->len = 0;
+        return NGX_DECLINED;
+    }
+
+    (void) ngx_cpystrn(version->data, (u_char *) p->version, version->len + 1);
+
+    p->renamed = 1;
+
+    return ngx_mcp_message_headers(p->pool, p->conf, &p->lease, &p->headers)
+           == NGX_OK ? NGX_OK : NGX_DECLINED;
 }
 
 
@@ -651,6 +690,9 @@ ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel)
 
     lease = &p->lease;
 
+    rel->renamed = (p->renamed
+                    && mcp_verdict_effect(p->verdict) == MCP_EFFECT_PROOF);
+
     switch (p->verdict) {
 
     case MCP_VERDICT_OK:
@@ -664,7 +706,13 @@ ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel)
         break;
 
     case MCP_VERDICT_UNSUPPORTED:
-        ngx_mcp_peer_latch(lease->policy, lease->peer, lease->method);
+
+        /* a modern peer has no other method to be asked by */
+
+        if (!lease->modern) {
+            ngx_mcp_peer_latch(lease->policy, lease->peer, lease->method);
+        }
+
         break;
 
     case MCP_VERDICT_SESSION_LOST:
@@ -694,8 +742,10 @@ ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel)
         {
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                           "mcp upstream \"%V\" peer \"%V\" does not take "
-                          "keepalives where its sessions live: %s",
-                          &lease->policy->name, &lease->peer_name, p->reason);
+                          "keepalives where its %s: %s",
+                          &lease->policy->name, &lease->peer_name,
+                          lease->modern ? "clients succeed" : "sessions live",
+                          p->reason);
         }
 
         break;

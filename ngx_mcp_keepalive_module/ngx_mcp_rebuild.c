@@ -21,6 +21,9 @@ static ngx_uint_t ngx_mcp_rebuild_endpoints(ngx_mcp_zone_t *zone);
 static ngx_uint_t ngx_mcp_rebuild_sessions(ngx_mcp_zone_t *zone);
 static ngx_uint_t ngx_mcp_rebuild_session(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s);
+static ngx_uint_t ngx_mcp_rebuild_modern(ngx_mcp_zone_t *zone);
+static ngx_uint_t ngx_mcp_rebuild_modern_peer(ngx_mcp_zone_t *zone,
+    ngx_mcp_peer_slot_t *peer);
 static void ngx_mcp_rebuild_revival(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s);
 static void ngx_mcp_rebuild_order(ngx_mcp_zone_t *zone);
@@ -42,6 +45,7 @@ ngx_mcp_session_rebuild(ngx_mcp_zone_t *zone)
     dropped += ngx_mcp_rebuild_peers(zone);
     dropped += ngx_mcp_rebuild_endpoints(zone);
     dropped += ngx_mcp_rebuild_sessions(zone);
+    dropped += ngx_mcp_rebuild_modern(zone);
 
     ngx_mcp_rebuild_order(zone);
 
@@ -274,6 +278,73 @@ ngx_mcp_rebuild_revival(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
     }
 
     params->refs++;
+}
+
+
+/* Of each peer's modern record, and of those that are no peer's. */
+
+static ngx_uint_t
+ngx_mcp_rebuild_modern(ngx_mcp_zone_t *zone)
+{
+    uint32_t                i;
+    ngx_uint_t              dropped;
+    ngx_mcp_peer_slot_t    *peer;
+    ngx_mcp_modern_slot_t  *m;
+
+    dropped = 0;
+
+    for (i = 1; i <= zone->sh->top; i++) {
+
+        peer = ngx_mcp_zone_slot(zone, i, NGX_MCP_SLOT_PEER);
+
+        if (peer != NULL && !ngx_mcp_rebuild_modern_peer(zone, peer)) {
+            peer->modern = 0;
+        }
+    }
+
+    for (i = 1; i <= zone->sh->top; i++) {
+
+        m = ngx_mcp_zone_slot(zone, i, NGX_MCP_SLOT_MODERN);
+        if (m == NULL) {
+            continue;
+        }
+
+        peer = ngx_mcp_zone_slot(zone, m->peer, NGX_MCP_SLOT_PEER);
+
+        if (peer == NULL || peer->modern != i) {
+            ngx_mcp_rebuild_drop(&m->slot);
+            dropped++;
+        }
+    }
+
+    return dropped;
+}
+
+
+static ngx_uint_t
+ngx_mcp_rebuild_modern_peer(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
+{
+    ngx_mcp_modern_slot_t    *m;
+    ngx_mcp_endpoint_slot_t  *e;
+
+    m = ngx_mcp_record_modern(zone, peer);
+    e = m ? ngx_mcp_zone_slot(zone, m->endpoint, NGX_MCP_SLOT_ENDPOINT) : NULL;
+
+    if (e == NULL || m->peer != ngx_mcp_zone_index(zone, peer)
+        || m->version_len > NGX_MCP_VERSION_MAX)
+    {
+        return 0;
+    }
+
+    /* credentials half written: as if there were none */
+
+    if (m->headers && !ngx_mcp_zone_text_mark(zone, m->headers)) {
+        m->headers = 0;
+    }
+
+    e->refs++;
+
+    return 1;
 }
 
 

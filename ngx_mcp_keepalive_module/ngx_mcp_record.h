@@ -91,6 +91,44 @@ typedef struct {
 } ngx_mcp_revival_slot_t;
 
 
+/* A peer as clients without sessions (2026-07-28 and later) know it. */
+
+typedef struct {
+    ngx_mcp_slot_t              slot;
+    uint32_t                    peer;       /* slot */
+    uint32_t                    endpoint;   /* slot */
+    uint32_t                    headers;    /* text */
+    uint32_t                    epoch;      /* of the peer, when it was not
+                                             * stopped last */
+    uint64_t                    client_ms;  /* a client's last success */
+    uint64_t                    start_ms;   /* ... began, of those the texts are
+                                             * of */
+    uint64_t                    use_ms;     /* the last keepalive's end */
+    uint64_t                    lease_ms;   /* as a session's */
+    uint8_t                     flags;      /* NGX_MCP_FLAG_DEFERRED */
+    uint8_t                     stop;
+    uint8_t                     broken;     /* broken replies in a row */
+    uint8_t                     version_len;
+    u_char                      version[NGX_MCP_VERSION_MAX];
+} ngx_mcp_modern_slot_t;
+
+
+/* Where the texts of a lease lie until they are copied. */
+
+typedef struct {
+    u_char                      peer[NGX_MCP_PEER_NAME_MAX];
+    u_char                      version[NGX_MCP_VERSION_MAX];
+    u_char                      id[NGX_MCP_ID_MAX];
+    u_char                      endpoint[NGX_MCP_ENDPOINT_MAX];
+    u_char                      headers[NGX_MCP_HEADERS_MAX];
+} ngx_mcp_lease_texts_t;
+
+
+/* The peer's modern record, or NULL. */
+#define ngx_mcp_record_modern(zone, peer)                                     \
+    ((ngx_mcp_modern_slot_t *) ngx_mcp_zone_slot(zone, (peer)->modern,        \
+                                                 NGX_MCP_SLOT_MODERN))
+
 ngx_mcp_session_slot_t *ngx_mcp_record_find(ngx_mcp_zone_t *zone,
     ngx_mcp_session_ref_t *ref);
 

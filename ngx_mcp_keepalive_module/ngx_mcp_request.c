@@ -30,6 +30,9 @@ static void ngx_mcp_request_body(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 static void ngx_mcp_request_head(ngx_mcp_ctx_t *ctx, u_char *p, size_t len);
 static void ngx_mcp_request_params(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     u_char *p, size_t len);
+static void ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+static ngx_table_elt_t *ngx_mcp_request_only(ngx_list_t *headers,
+    ngx_str_t *name);
 static u_char *ngx_mcp_request_body_copy(ngx_http_request_t *r, size_t len);
 static ngx_int_t ngx_mcp_request_headers(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf, ngx_mcp_client_t *client);
@@ -135,6 +138,16 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
     if (r->method == NGX_HTTP_POST && r == r->main) {
         ngx_mcp_request_body(r, ctx);
+    }
+
+    ngx_mcp_request_modern(r, ctx);
+
+    if (ctx->modern) {
+
+        /* a session id is left over from other times: nobody looks at it */
+
+        ctx->mcp = 1;
+        return NGX_OK;
     }
 
     rc = ngx_mcp_request_session_id(&r->headers_in.headers, &ctx->id);
@@ -584,6 +597,78 @@ ngx_mcp_request_head(ngx_mcp_ctx_t *ctx, u_char *p, size_t len)
     ctx->unread = (ngx_strlcasestrn(p, p + len, name.data, name.len - 1)
                    || !ngx_strlcasestrn(p, p + len, method.data,
                                         method.len - 1));
+}
+
+
+/*
+ * Is the request of a revision without sessions?  Its header says so; one that
+ * starts a session is not, whatever that says.  If it is one of those behind
+ * which there is no tool, it is to be answered in time.
+ */
+
+static void
+ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
+{
+    ngx_table_elt_t   *h;
+    static ngx_str_t   version = ngx_string("MCP-Protocol-Version");
+    static ngx_str_t   method = ngx_string("Mcp-Method");
+
+    h = ngx_mcp_request_only(&r->headers_in.headers, &version);
+
+    if (h == NULL || ctx->initialize
+        || !mcp_modern_is((char *) h->value.data, h->value.len))
+    {
+        return;
+    }
+
+    ctx->modern = 1;
+
+    h = ngx_mcp_request_only(&r->headers_in.headers, &method);
+
+    if (h != NULL && r->method == NGX_HTTP_POST && r == r->main) {
+        ctx->prompt = mcp_modern_is_prompt((char *) h->value.data,
+                                           h->value.len);
+    }
+}
+
+
+/* The header of a name, if there is one and no other; or NULL. */
+
+static ngx_table_elt_t *
+ngx_mcp_request_only(ngx_list_t *headers, ngx_str_t *name)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h, *found;
+
+    found = NULL;
+    part = &headers->part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return found;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].hash == 0 || h[i].key.len != name->len
+            || ngx_strncasecmp(h[i].key.data, name->data, name->len) != 0)
+        {
+            continue;
+        }
+
+        if (found != NULL) {
+            return NULL;
+        }
+
+        found = &h[i];
+    }
 }
 
 

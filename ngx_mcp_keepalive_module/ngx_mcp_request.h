@@ -114,6 +114,8 @@ typedef struct {
     unsigned                        initialize:1;
     unsigned                        message:1;  /* JSON-RPC, but no
                                                  * "initialize" */
+    unsigned                        modern:1;   /* of a revision without
+                                                 * sessions */
     unsigned                        unread:1;   /* a POST whose body cannot be
                                                  * told */
     unsigned                        mcp:1;      /* for all that is known */

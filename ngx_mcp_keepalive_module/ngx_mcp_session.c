@@ -7,6 +7,7 @@
 #include <ngx_config.h>
 #include <ngx_core.h>
 
+#include "ngx_mcp_modern.h"
 #include "ngx_mcp_record.h"
 #include "ngx_mcp_revival.h"
 
@@ -194,6 +195,9 @@ ngx_mcp_session_revisit(ngx_mcp_zone_t *zone)
 
         } else if (s != NULL) {
             ngx_mcp_record_wake(zone, s, ngx_current_msec);
+
+        } else {
+            ngx_mcp_modern_revisit(zone, sh->revisit);
         }
 
         sh->revisit = (sh->revisit < sh->top) ? sh->revisit + 1 : 0;

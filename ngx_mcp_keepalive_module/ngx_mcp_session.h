@@ -42,6 +42,8 @@
 #define NGX_MCP_STOP_BROKEN     0x08    /* three broken replies in a row */
 #define NGX_MCP_STOP_DELETE     0x10    /* the client is leaving */
 
+#define NGX_MCP_BROKEN_MAX      3       /* broken replies that stop */
+
 #define NGX_MCP_USE_REQUEST     0       /* a lease for a request in flight */
 #define NGX_MCP_USE_STREAM      1       /* ... for an open stream */
 
@@ -103,7 +105,8 @@ typedef struct {
 
 typedef struct {
     ngx_mcp_policy_t           *policy;
-    ngx_mcp_session_ref_t       ref;        /* slot 0: TCP connect only */
+    ngx_mcp_session_ref_t       ref;        /* slot 0: a TCP connect only, if
+                                             * it is not modern */
     uint64_t                    until;      /* names this lease */
     uint64_t                    call;       /* names the place at the peer,
                                              * 0: none */
@@ -117,6 +120,7 @@ typedef struct {
     ngx_str_t                   endpoint;
     ngx_str_t                   headers;
     unsigned                    attempt:1;
+    unsigned                    modern:1;   /* of a peer without sessions */
 } ngx_mcp_lease_t;
 
 
@@ -145,6 +149,8 @@ typedef struct {
     unsigned                    unused:1;   /* it never ran: still due */
     unsigned                    broken:1;   /* counts to STOP_BROKEN */
     unsigned                    suspect:1;  /* a second one stops */
+    unsigned                    renamed:1;  /* the lease's version is one that
+                                             * the server asked for */
 } ngx_mcp_release_t;
 
 
@@ -233,8 +239,9 @@ ngx_int_t ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
 
 /*
  * Leases the attempt on the next degraded or parked peer of the upstream that
- * may be tried: on its most recently used session, else lease->ref.slot is 0.
- * Or a keepalive to one that is to be asked at once.
+ * may be tried: on its most recently used session, else as clients without
+ * sessions ask it, else lease->ref.slot is 0.  Or a keepalive to one that is to
+ * be asked at once, or whose modern keepalive is due.
  * NGX_DONE: none may; due->wake is lowered to the time of the next.
  */
 ngx_int_t ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy,

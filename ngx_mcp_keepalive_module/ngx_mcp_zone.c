@@ -16,7 +16,7 @@
 
 
 /* Moves on with every change of a record's layout. */
-#define NGX_MCP_ZONE_LAYOUT   2
+#define NGX_MCP_ZONE_LAYOUT   3
 
 #define NGX_MCP_TEXT_DATA     (NGX_MCP_SLOT_SIZE - sizeof(ngx_mcp_slot_t)     \
                                - sizeof(uint32_t))
@@ -409,6 +409,7 @@ ngx_mcp_zone_sweep(ngx_mcp_zone_t *zone)
         case NGX_MCP_SLOT_ENDPOINT:
         case NGX_MCP_SLOT_REVIVAL:
         case NGX_MCP_SLOT_TALLY:
+        case NGX_MCP_SLOT_MODERN:
             sh->nused++;
             break;
 

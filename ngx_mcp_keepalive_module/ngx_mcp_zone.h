@@ -47,6 +47,7 @@
 #define NGX_MCP_SLOT_MARKED    0x6d637037   /* a text met by the rebuild */
 #define NGX_MCP_SLOT_TALLY     0x6d637038
 #define NGX_MCP_SLOT_WORKERS   0x6d637039
+#define NGX_MCP_SLOT_MODERN    0x6d63703b
 
 
 typedef struct {

@@ -16,6 +16,8 @@
 #define RPC_CLIENT_VERSION  "0.1.0"
 #define RPC_META            "io.modelcontextprotocol/"
 
+#define RPC_BAD_VERSION     -32022
+
 
 typedef struct {
     const char         *type;
@@ -33,6 +35,7 @@ static int mcp_rpc_judge_one(json_t *msg, const char *id, int stream,
 static mcp_rpc_id_t mcp_rpc_id(json_t *msg, const char *id);
 static int mcp_rpc_rank(mcp_rpc_kind_t kind, mcp_rpc_id_t id);
 static long long mcp_rpc_code(json_t *error);
+static void mcp_rpc_version(json_t *error, char *version);
 
 
 /* the first row that fits; a type that ends in a slash is a prefix */
@@ -325,9 +328,14 @@ mcp_rpc_judge_one(json_t *msg, const char *id, int stream,
     a->id = mid;
     a->code = 0;
     a->message[0] = '\0';
+    a->version[0] = '\0';
 
     if (kind == MCP_RPC_ERROR) {
         a->code = mcp_rpc_code(error);
+
+        if (a->code == RPC_BAD_VERSION) {
+            mcp_rpc_version(error, a->version);
+        }
 
         if (json_is_object(error)) {
             error = json_object_get(error, "message");
@@ -424,4 +432,28 @@ mcp_rpc_code(json_t *error)
     }
 
     return (long long) code;
+}
+
+
+/* 2026-07-28: "data":{"supported":["..."],"requested":"..."} */
+
+static void
+mcp_rpc_version(json_t *error, char *version)
+{
+    size_t       i;
+    json_t      *supported;
+    const char  *value;
+
+    supported = json_object_get(json_object_get(error, "data"), "supported");
+
+    for (i = 0; i < json_array_size(supported); i++) {
+
+        value = json_string_value(json_array_get(supported, i));
+
+        if (value != NULL && mcp_modern_speaks(value)
+            && strcmp(value, version) > 0)
+        {
+            strcpy(version, value);
+        }
+    }
 }

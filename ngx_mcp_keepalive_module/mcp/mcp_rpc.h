@@ -14,6 +14,8 @@
 
 #include <stddef.h>
 
+#include "mcp_modern.h"
+
 
 #define MCP_RPC_ID_PREFIX     "mcpka-"
 #define MCP_RPC_ID_MAX        64                /* with the final NUL */
@@ -55,6 +57,10 @@ typedef struct {
                                             /* of the error, safe to log: cut,
                                              * odd bytes replaced, what may be
                                              * an id or credential masked */
+    char                        version[MCP_MODERN_VERSION_MAX];
+                                            /* of those the server names with
+                                             * -32022, one that we speak; else
+                                             * empty */
     unsigned                    others;     /* messages that are not for us */
     unsigned                    json:1;     /* the body was well-formed JSON */
     unsigned                    object:1;   /* ... with "jsonrpc" at the top */

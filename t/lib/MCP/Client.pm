@@ -192,6 +192,34 @@ sub list { my $self = shift; return $self->wait($self->start_list(@_)) }
 sub delete_session { return $_[0]->wait($_[0]->start_delete) }
 
 
+# ---- 2026-07-28, without sessions ----
+
+# version => of the headers and of the body, method, name => of Mcp-Name
+
+sub start_modern {
+    my ($self, $method, %arg) = @_;
+
+    my $version = $arg{version} // '2026-07-28';
+    my $meta = { map { ("io.modelcontextprotocol/$_->[0]" => $_->[1]) }
+                 [protocolVersion => $version], [clientCapabilities => {}],
+                 [clientInfo => { name => 'test', version => '1' }] };
+    my $body = json_text({ jsonrpc => '2.0', id => ++$self->{id},
+                           method => $method,
+                           params => { _meta => $meta,
+                                       %{ $arg{params} // {} } } });
+
+    return $self->start('POST', $body,
+        ['Content-Type', 'application/json'],
+        ['Accept', 'application/json, text/event-stream'],
+        ['MCP-Protocol-Version', $version], ['Mcp-Method', $method],
+        defined $arg{name} ? ['Mcp-Name', $arg{name}] : (),
+        @{ $arg{headers} // [] });
+}
+
+
+sub modern { my $self = shift; return $self->wait($self->start_modern(@_)) }
+
+
 # Opens the notification stream and waits for its head; the exchange stays
 # open until it is aborted.
 

@@ -18,6 +18,7 @@ use MCP::Util 'now_ms';
 #   lifetime  ms of idleness after which a session is gone, 0: never
 #   version   the protocol version it answers with (the one asked for)
 #   unknown   {status, code, message} for a session it does not know
+#   modern    versions without sessions it speaks, beside the others
 
 sub new {
     my ($class, %arg) = @_;
@@ -78,6 +79,9 @@ sub choose {
     my $rpc = $request->{rpc};
     my $session = $request->{session};
 
+    my $modern = $self->modern($request);
+
+    return $modern if $modern;
     return $self->initialize($rpc) if ($rpc->{method} // '') eq 'initialize';
 
     if (!defined $session) {
@@ -99,6 +103,37 @@ sub choose {
 
     return { status => 202, sessions => $echo } unless defined $rpc->{id};
     return { message => $self->result($rpc), sessions => $echo };
+}
+
+
+# A request of a version without sessions; its headers must tell what its body
+# does.
+
+sub modern {
+    my ($self, $request) = @_;
+
+    my $version = $request->header('MCP-Protocol-Version') // '';
+    my $rpc = $request->{rpc};
+    my $meta = ($rpc->{params} // {})->{_meta} // {};
+    my %meta = map { $_ => $meta->{"io.modelcontextprotocol/$_"} }
+               qw(protocolVersion clientCapabilities);
+
+    return if !$self->{modern} || $version lt '2026-07-28'
+              || ($rpc->{method} // '') eq 'initialize';
+    return { status => 405 } if $request->{method} ne 'POST';
+
+    return failed($rpc, 400, -32022, "Unsupported protocol version: $version",
+                  { supported => $self->{modern}, requested => $version })
+        unless grep { $_ eq $version } @{ $self->{modern} };
+    return failed($rpc, 400, -32602, 'Invalid params: no _meta')
+        unless $meta{clientCapabilities};
+    return failed($rpc, 400, -32020, 'The headers and the body disagree')
+        if ($request->header('Mcp-Method') // '') ne $rpc->{method}
+           || $meta{protocolVersion} ne $version;
+    return failed($rpc, 404, -32601, 'Method not found')
+        if $rpc->{method} !~ m{^(?:tools/list|tools/call|server/discover)$};
+
+    return { message => $self->result($rpc) };
 }
 
 
@@ -156,11 +191,12 @@ sub result {
 
 
 sub failed {
-    my ($rpc, $status, $code, $text) = @_;
+    my ($rpc, $status, $code, $text, $data) = @_;
 
     return { status => $status,
              message => { jsonrpc => '2.0', id => undef,
-                          error => { code => $code, message => $text } } };
+                          error => { code => $code, message => $text,
+                                     $data ? (data => $data) : () } } };
 }
 
 
