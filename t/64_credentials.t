@@ -7,6 +7,7 @@ use lib 't/lib';
 use MCP::Fake ();
 use MCP::Lost;
 use MCP::Test;
+use MCP::Memory qw(zone_holds);
 
 my $fake = fake();
 my $secret = 'tok-' . 'Zq7' x 4;
@@ -528,30 +529,6 @@ sub wiped {
     is_lost($lost->call, 'lost');
     ok(!zone_holds($worker, $second), 'wiped when it is lost');
     return;
-}
-
-
-# Looks through the shared memory of a process.
-
-sub zone_holds {
-    my ($pid, $text) = @_;
-
-    no warnings 'portable';             # of addresses above 32 bits
-
-    open my $maps, '<', "/proc/$pid/maps" or return;
-    open my $mem, '<:raw', "/proc/$pid/mem" or return;
-
-    my $found = 0;
-
-    while (my $line = <$maps>) {
-        my ($from, $to) = $line =~ /^(\w+)-(\w+) rw-s .*zero/ or next;
-
-        sysseek $mem, hex $from, 0 or return;
-        sysread $mem, my ($bytes), hex($to) - hex($from) or return;
-        $found = 1 if index($bytes, $text) >= 0;
-    }
-
-    return $found;
 }
 
 

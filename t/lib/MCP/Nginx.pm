@@ -244,7 +244,9 @@ sub valgrind_faults {
 
 
 sub stop_all {
-    $_->stop for grep { $_->{owner} == $$ } @running;
+    my @all = grep { $_->{owner} == $$ } @running;
+
+    $_->stop for @all;
     return;
 }
 
