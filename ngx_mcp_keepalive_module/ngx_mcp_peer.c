@@ -461,7 +461,7 @@ ngx_mcp_peer_reap(ngx_mcp_policy_t *policy, uint32_t slot)
     } else if (peer->gone_ms == 0) {
         peer->gone_ms = ngx_current_msec;
 
-    } else if (peer->refs == 0
+    } else if (peer->refs == 0 && peer->modern == 0
                && ngx_current_msec - peer->gone_ms > NGX_MCP_PEER_REAP)
     {
         ngx_queue_remove(&peer->queue);

@@ -45,12 +45,15 @@ typedef struct {
     uint32_t                    epoch;      /* of the peer, when it issued the
                                              * session */
     uint32_t                    revival;    /* slot, 0: none */
+    uint32_t                    owner_ms;   /* when the request began that
+                                             * owner and headers are of; the low
+                                             * bits */
     uint16_t                    id_len;
-    uint8_t                     state;
-    uint8_t                     oks;        /* 2xx so far, at most 3 */
+    uint8_t                     state:2;
+    uint8_t                     oks:2;      /* 2xx so far, at most 3 */
+    uint8_t                     broken:2;   /* broken replies in a row, 3 too */
     uint8_t                     flags;
     uint8_t                     stop;
-    uint8_t                     broken;     /* broken replies in a row */
     uint8_t                     version_len;
     u_char                      owner[NGX_MCP_OWNER_LEN];
     u_char                      version[NGX_MCP_VERSION_MAX];

@@ -24,6 +24,7 @@ static void ngx_mcp_session_count_in(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_client_t *client);
 static void ngx_mcp_session_remember(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_client_t *client);
+static uint64_t ngx_mcp_session_owner_ms(ngx_mcp_session_slot_t *s);
 static void ngx_mcp_session_endpoint(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s, ngx_str_t *text);
 static void ngx_mcp_session_headers(ngx_mcp_zone_t *zone,
@@ -250,6 +251,10 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
         s->epoch = peer->health.epoch;
         ngx_mcp_session_move(zone, s, NGX_MCP_SESSION_FRESH,
                              ngx_mcp_zone_index(zone, peer));
+    }
+
+    if (s != NULL) {
+        s->owner_ms = (uint32_t) client->start;
     }
 
     if (s == NULL || peer == NULL) {
@@ -619,6 +624,12 @@ ngx_mcp_session_remember(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
         s->stop &= ~NGX_MCP_STOP_MISROUTE;
     }
 
+    if (client->start < ngx_mcp_session_owner_ms(s)) {
+        return;
+    }
+
+    s->owner_ms = (uint32_t) client->start;
+
     if (ngx_memcmp(s->owner, client->owner, NGX_MCP_OWNER_LEN) != 0) {
         s->stop &= ~NGX_MCP_STOP_AUTH;
         ngx_memcpy(s->owner, client->owner, NGX_MCP_OWNER_LEN);
@@ -627,6 +638,22 @@ ngx_mcp_session_remember(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     } else if (s->headers == 0) {
         ngx_mcp_session_headers(zone, s, client);
     }
+}
+
+
+/*
+ * When the request began that the owner is of.  What came with an older one,
+ * answered only now, may not hold any more.
+ */
+
+static uint64_t
+ngx_mcp_session_owner_ms(ngx_mcp_session_slot_t *s)
+{
+    uint32_t  ago;
+
+    ago = (uint32_t) s->client_ms - s->owner_ms;
+
+    return s->client_ms - ago;
 }
 
 

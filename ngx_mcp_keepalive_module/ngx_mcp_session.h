@@ -25,7 +25,7 @@
 #define NGX_MCP_ENDPOINT_MAX    8192
 #define NGX_MCP_HEADERS_MAX     8192
 #define NGX_MCP_OWNER_LEN       16
-#define NGX_MCP_VERSION_MAX     12
+#define NGX_MCP_VERSION_MAX     10      /* a date */
 
 /* A probe's lease outlives its timeout by this, in ms. */
 #define NGX_MCP_PROBE_SLACK     5000

@@ -18,7 +18,7 @@ $ENV{MCP_MODULE} = $module;
 my @fakes = fakes(3);
 
 # ids and tokens that take more than one slot of the zone
-$_->sessions(length => 90) for @fakes;
+$_->sessions(length => 90, modern => ['2026-07-28']) for @fakes;
 
 my $nginx = nginx(
     fakes => \@fakes, workers => 4, connections => 2048,
@@ -44,6 +44,7 @@ until ((rebuilds())[0] >= 20 || now_ms() > $end) {
 
     new_token($_) for @rotate;
     ask(call => @rotate, @some);
+    ask([modern => 'tools/call'], modern_clients(6));
     close_sessions(@delete);
     open_sessions(scalar @delete);
 }
@@ -155,6 +156,16 @@ sub open_sessions {
 }
 
 
+sub modern_clients {
+    my ($n) = @_;
+
+    my @new = clients($nginx, $n);
+
+    new_token($_) for @new;
+    return @new;
+}
+
+
 sub close_sessions {
     my (@clients) = @_;
 
@@ -196,20 +207,21 @@ sub some {
 sub ask {
     my ($step, @clients) = @_;
 
-    my $start = "start_$step";
+    my ($name, @args) = ref $step ? @$step : $step;
+    my $start = "start_$name";
 
     while (my @todo = splice @clients, 0, 12) {
 
         for my $turn (1 .. 50) {
-            my @x = map { $_->$start } @todo;
+            my @x = map { $_->$start(@args) } @todo;
 
             MCP::Exchange::drive(\@x, timeout => 3);
-            @todo = @todo[grep { !settled($todo[$_], $step, $x[$_], $turn) }
+            @todo = @todo[grep { !settled($todo[$_], $name, $x[$_], $turn) }
                           0 .. $#todo] or last;
             $count{again} += @todo;
         }
 
-        fail("no answer to $step in 50 turns") for @todo;
+        fail("no answer to $name in 50 turns") for @todo;
     }
 
     return;
