@@ -207,6 +207,10 @@ ngx_mcp_call_run(ngx_mcp_call_t *call, ngx_http_request_t *r)
 
     sr->error_page = 1;
 
+    /* what a client sent goes on as it was sent, unless a rewrite changes it */
+
+    sr->valid_unparsed_uri = !r->empty_path_in_uri;
+
     call->request = sr;
 
     call->timer.handler = ngx_mcp_call_timer;

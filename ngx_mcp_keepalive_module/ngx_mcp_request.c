@@ -265,7 +265,7 @@ ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     client->epoch = ctx->contact.epoch;
     client->endpoint = ngx_mcp_endpoint_text(r, NGX_MCP_ENDPOINT_MAX);
 
-    h = ngx_mcp_request_header(&r->headers_in.headers, &version);
+    h = ngx_mcp_request_only(&r->headers_in.headers, &version);
     if (h != NULL) {
         client->version = h->value;
     }
