@@ -9,6 +9,7 @@ use warnings;
 
 use Exporter 'import';
 use MCP::Exchange ();
+use MCP::Secrets ();
 use MCP::Util qw(json_text);
 
 our @EXPORT_OK = qw(each_client);
@@ -42,6 +43,7 @@ sub start {
     push @headers, ['Connection', 'close'] unless $self->{keepalive};
     push @headers, ['Content-Length', length $body] if defined $body;
 
+    MCP::Secrets::note(@{ $self->{headers} }, @headers);
     $bytes .= "$_->[0]: $_->[1]\r\n" for @{ $self->{headers} }, @headers;
 
     return MCP::Exchange->new(

@@ -18,6 +18,8 @@ use MCP::Util 'now_ms';
 #   lifetime  ms of idleness after which a session is gone, 0: never
 #   version   the protocol version it answers with (the one asked for)
 #   unknown   {status, code, message} for a session it does not know
+#   tokens    ms: a keepalive with a token that its client replaced that long ago
+#             ends the session
 #   modern    versions without sessions it speaks, beside the others
 
 sub new {
@@ -92,6 +94,9 @@ sub choose {
         return failed($rpc, @{ $self->{unknown} }{qw(status code message)});
     }
 
+    return failed($rpc, 401, -32000, 'Token revoked; the session has ended')
+        if $self->{tokens} && $self->revoked($request);
+
     $self->{seen}{$session} = now_ms() if $self->known($session);
 
     return $self->stream($session)
@@ -103,6 +108,28 @@ sub choose {
 
     return { status => 202, sessions => $echo } unless defined $rpc->{id};
     return { message => $self->result($rpc), sessions => $echo };
+}
+
+
+# A number at the end of a token tells which is newer.
+
+sub revoked {
+    my ($self, $request) = @_;
+
+    my $session = $request->{session} // return 0;
+    my ($n) = ($request->header('Authorization') // '') =~ /(\d+)$/;
+    my $newest = $self->{newest}{$session} //= [$n, 0];
+
+    if (!$request->{keepalive}) {
+        $self->{newest}{$session} = [$n, now_ms()] if $n > $newest->[0];
+        return 0;
+    }
+
+    return 0 if $n >= $newest->[0]
+                || now_ms() - $newest->[1] <= $self->{tokens};
+
+    delete $self->{seen}{$session};
+    return 1;
 }
 
 

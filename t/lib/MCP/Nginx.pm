@@ -1,8 +1,9 @@
 package MCP::Nginx;
 
 # Starts, watches and ends one nginx: new(parts of MCP::Conf, allow => [..],
-# valgrind => 1).  stop() is a test by itself: ended in time, nothing left
-# running, no bad line in the log.
+# valgrind => 1, secrets => 1: it is told to write some).  stop() is a test by
+# itself: ended in time, nothing left running, no bad line in the log, no token
+# or session id in any file or on a status page.
 
 use strict;
 use warnings;
@@ -11,6 +12,7 @@ use MCP::Conf qw(conf_text);
 use MCP::Exchange ();
 use MCP::Log ();
 use MCP::Process qw(members spawn);
+use MCP::Secrets ();
 use MCP::Util qw(json_data project_root slurp wait_for work_dir);
 use Test::More ();
 
@@ -201,6 +203,9 @@ sub stop {
 
     local $?;
     @running = grep { $_ != $self } @running;
+
+    my @shown = $self->status_secrets;
+
     kill $signal // 'QUIT', $pid;
 
     my $ended = wait_for(sub { $self->ended }, 10);
@@ -211,7 +216,7 @@ sub stop {
     delete $self->{pid};
 
     return $self->check_log($ended ? () : 'nginx did not end in time',
-                            map { "process $_ was left" } @left);
+                            map({ "process $_ was left" } @left), @shown);
 }
 
 
@@ -220,11 +225,28 @@ sub check_log {
 
     push @faults, $self->{log}->bad_lines, $self->valgrind_faults;
 
+    # at level debug nginx writes all headers
+
+    push @faults, MCP::Secrets::in_files($self->{dir})
+        unless $self->{secrets} || ($self->{level} // '') eq 'debug';
+
     local $Test::Builder::Level = $Test::Builder::Level + 2;
     my $ok = Test::More::ok(!@faults, "nginx $self->{number} ended clean");
 
     Test::More::diag($_) for @faults[0 .. ($#faults < 20 ? $#faults : 20)];
     return $ok;
+}
+
+
+sub status_secrets {
+    my ($self) = @_;
+
+    return if !($self->{status} // 1) || !($self->{module} // 1)
+              || $self->{secrets};
+
+    return map { "the status shows $_" }
+           map { MCP::Secrets::in_text($self->fetch("/status$_")->body) }
+           '', '?format=prometheus', '?format=html';
 }
 
 
