@@ -12,7 +12,7 @@ use MCP::Sdk ();
 use MCP::Test;
 use MCP::Util qw(project_root);
 
-our @EXPORT_OK = qw(answers life silence show_table skip_unless);
+our @EXPORT_OK = qw(answers life print_table silence show_table skip_unless);
 
 my @columns;
 my %expected;
@@ -89,9 +89,16 @@ sub read_expected {
 sub show_table {
     my (@rows) = @_;
 
-    my @width;
+    return print_table(['server', 'version', @columns], @rows);
+}
 
-    unshift @rows, ['server', 'version', @columns];
+
+# Head and rows, each a list.
+
+sub print_table {
+    my (@rows) = @_;
+
+    my @width;
 
     for my $row (@rows) {
         for my $i (0 .. $#$row) {
