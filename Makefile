@@ -53,7 +53,7 @@ asan: unit-programs	## the tests with the module under AddressSanitizer
 valgrind: build	## nginx under memcheck (t/60_valgrind.t, or TESTS=t/...)
 	@MCP_VALGRIND=1 util/run-tests $(or $(TESTS),t/60_valgrind.t)
 
-sdk: setup build unit-programs	## 13 set-ups of real servers, 6 real clients (npm)
+sdk: setup build unit-programs	## real servers by real clients (npm), the conformance suite
 	@util/setup sdk
 	@util/run-tests $(or $(TESTS),t/sdk/*.t)
 

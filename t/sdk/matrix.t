@@ -35,19 +35,28 @@ sub server {
 
     my $server = MCP::Sdk->new($name)->start;
     my $nginx = front($server);
-    my @cells = map { cell($nginx, $server, $_) } @kinds, 'revived';
+    my @cells = map { cell($nginx, $server, $_) } @kinds,
+                $server->{sessions} ? 'revived' : ();
 
     connected(@cells);
 
     my @live = grep { $_->{front} } @cells;
 
     used($nginx, $server, @live);
-    inspected($nginx, $server, \my @row);
+    my @row = inspected($nginx, $server);
+
     ok($server->restart, 'the server dies and starts again');
     eventually(sub { !grep { ($_->{state} // '') =~ /degraded|parked/ }
                      map { @{ $nginx->upstream($_->{up})->{peers} } } @live },
                'its peers are back', 20);
     recovered($server, @live);
+
+    if (@row > 2) {
+        my $ok = inspect_list($nginx)->{ok};
+
+        ok($ok, 'inspector: after the restart');
+        @row[-2, -1] = ('connects', $ok ? 'yes' : 'FAILED');
+    }
 
     $_->close for grep { $_ } map { @$_{qw(front direct)} } @cells;
     streamed($nginx, @live);
@@ -55,7 +64,7 @@ sub server {
     push @table, map { $_->{kind} eq 'revived' ? () :
                        [$name, $_->{kind}, map { $_ // '' }
                         @$_{@columns[2 .. $#columns]}] } @cells;
-    push @table, [$name, 'inspector', @row];
+    push @table, [$name, 'inspector', @row, ('') x (9 - @row)];
 
     $nginx->stop;
     ok($server->kill, 'nothing is left running');
@@ -95,8 +104,7 @@ sub cell {
 
     return {
         kind => $kind, up => 'u_' . $kind =~ s/-/_/gr,
-        front => MCP::SdkClient->new($client, 'http://127.0.0.1:'
-                                              . $nginx->port . "/$kind"),
+        front => MCP::SdkClient->new($client, url($nginx, $kind)),
         direct => $kind eq 'revived' ? undef
                   : MCP::SdkClient->new($client, 'http://' . $server->addr
                                                  . '/mcp') };
@@ -285,29 +293,41 @@ sub streamed {
 # The inspector connects anew for each thing it is told.
 
 sub inspected {
-    my ($nginx, $server, $row) = @_;
+    my ($nginx, $server) = @_;
 
-    my $url = 'http://127.0.0.1:' . $nginx->port . '/inspector';
-    my @list = ('--method', 'tools/list');
-    my $x = MCP::SdkClient::inspect($url, @list);
+    my $x = inspect_list($nginx);
 
     if (!$x->{ok}) {
         my $direct = MCP::SdkClient::inspect('http://' . $server->addr
-                                             . '/mcp', @list);
+                                             . '/mcp', '--method',
+                                             'tools/list');
 
         ok(!$direct->{ok}, 'inspector: not direct either') or diag($x->{text});
-        @$row = ('legacy', 'server: no', ('') x 7);
-        return;
+        return ('legacy', 'server: no');
     }
 
-    my $call = MCP::SdkClient::inspect($url, '--method', 'tools/call',
-                                       '--tool-name', 'echo', '--tool-arg',
-                                       'message=hello');
+    my $call = MCP::SdkClient::inspect(url($nginx, 'inspector'), '--method',
+                                       'tools/call', '--tool-name', 'echo',
+                                       '--tool-arg', 'message=hello');
 
     like($x->{text}, qr/"echo"/, 'inspector: list');
     like($call->{text}, qr/"content"/, 'inspector: call')
         or diag($call->{text});
-    @$row = ('legacy', 'yes', 'yes', $call->{ok} ? 'yes' : 'FAILED',
-             ('runs once') x 5);
-    return;
+    return ('legacy', 'yes', 'yes', $call->{ok} ? 'yes' : 'FAILED',
+            ('runs once') x 5);
+}
+
+
+sub inspect_list {
+    my ($nginx) = @_;
+
+    return MCP::SdkClient::inspect(url($nginx, 'inspector'), '--method',
+                                   'tools/list');
+}
+
+
+sub url {
+    my ($nginx, $kind) = @_;
+
+    return 'http://127.0.0.1:' . $nginx->port . "/$kind";
 }

@@ -41,6 +41,8 @@ my @servers = (
      "$own/v1.mjs", '%port%', 'sessions'],
     ['v1 json', '@modelcontextprotocol/sdk', 1,
      "$own/v1.mjs", '%port%', 'json'],
+    ['v1 events', '@modelcontextprotocol/sdk', 1,
+     "$own/v1.mjs", '%port%', 'events'],
     ['v1 stateless', '@modelcontextprotocol/sdk', 0,
      "$own/v1.mjs", '%port%', 'stateless'],
     ['everything', '@modelcontextprotocol/server-everything', 1,
@@ -236,6 +238,14 @@ my %probes = (
         my ($self) = @_;
         return $self->ask($self->client, version => $modern);
     },
+    modern_no_header => sub {
+        my ($self) = @_;
+        return $self->ask($self->client, version => $modern, bare => 1);
+    },
+    modern_2099 => sub {
+        my ($self) = @_;
+        return $self->ask($self->client, version => '2099-01-01');
+    },
     modern_unknown_method => sub {
         my ($self) = @_;
         return $self->ask($self->client, method => 'no/such',
@@ -268,7 +278,7 @@ sub ask {
                       ['Accept-Encoding', 'identity'],
                       $arg{version}
                       ? (['MCP-Protocol-Version', $arg{version}],
-                         ['Mcp-Method', $method]) : ());
+                         $arg{bare} ? () : ['Mcp-Method', $method]) : ());
 
     # a stream that stays open is over with the answer
 

@@ -1,5 +1,6 @@
 // The v1 SDK behind express, wired as in its own examples:
-//   node v1.mjs PORT sessions|json|stateless
+//   node v1.mjs PORT sessions|json|events|stateless
+// events has sessions whose streams can be taken up again.
 
 import { randomUUID } from 'node:crypto';
 
@@ -7,6 +8,8 @@ import express from 'express';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport }
   from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import { InMemoryEventStore }
+  from '@modelcontextprotocol/sdk/examples/shared/inMemoryEventStore.js';
 import { isInitializeRequest } from '@modelcontextprotocol/sdk/types.js';
 
 const [port, mode] = process.argv.slice(2);
@@ -50,6 +53,8 @@ async function withSession(req, res) {
     transport = await connected({
       sessionIdGenerator: () => randomUUID(),
       enableJsonResponse: mode === 'json',
+      ...(mode === 'events' && { eventStore: new InMemoryEventStore(),
+                                 retryInterval: 2000 }),
       onsessioninitialized: (sid) => { sessions.set(sid, transport); },
     });
     transport.onclose = () => { sessions.delete(transport.sessionId); };
