@@ -621,9 +621,17 @@ ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return;
     }
 
-    ctx->modern = 1;
-
     h = ngx_mcp_request_only(&r->headers_in.headers, &method);
+
+    /* its body may not have been read yet */
+
+    if (h != NULL && h->value.len == sizeof("initialize") - 1
+        && ngx_strncmp(h->value.data, "initialize", h->value.len) == 0)
+    {
+        return;
+    }
+
+    ctx->modern = 1;
 
     if (h != NULL && r->method == NGX_HTTP_POST && r == r->main) {
         ctx->prompt = mcp_modern_is_prompt((char *) h->value.data,

@@ -263,6 +263,15 @@ sub stale_ids {
     cmp_ok($nginx->upstream->{sessions}{learned}, '==', 4,
            'initialize starts a session whatever its header says');
     is($nginx->upstream->{sessions}{adopted}, $n, 'none is adopted');
+
+    # not read before the server has it
+
+    my $whole = front(\@fakes, 'interval=60s',
+                      location => 'proxy_request_buffering off;');
+
+    client($whole)->initialize(['MCP-Protocol-Version', $v],
+                               ['Mcp-Method', 'initialize']);
+    is($whole->upstream->{sessions}{learned}, 1, 'nor where it is not read');
     return;
 }
 
