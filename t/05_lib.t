@@ -121,4 +121,23 @@ $one->restart;
 is($c->list->status, 404, 'a restarted server knows no session');
 is(($one->requests(session => $c->session))[-1]{gen}, 2, 'its generation');
 
+
+# ---- secrets are found ----
+
+my $leaky = nginx(
+    fakes => [$one], secrets => 1, module => 0,
+    http => 'log_format all "$http_mcp_session_id|$http_authorization";',
+    server => 'access_log %%dir%%/all.log all;');
+my $d = client($leaky, headers => [['Authorization', 'Basic d2hvOndoYXQ=']]);
+
+$d->open_session(1);
+eventually(sub {
+    my %seen = map { (split / shows /)[1] => 1 }
+               MCP::Secrets::in_files($leaky->{dir});
+
+    return $seen{ $d->session } && $seen{'d2hvOndoYXQ='};
+}, 'an id and a token in a file');
+is_deeply([MCP::Secrets::in_text('no secret: *** Bearer *** s1 12-34')], [],
+          'words that are none');
+
 finish();

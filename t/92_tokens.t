@@ -11,8 +11,10 @@ use MCP::Fake ();
 
 my $turns = $ENV{MCP_TOKENS} || 10;
 
-# what is on its way when a token is replaced, in ms
-my $way = 20 * slow();
+# What is on its way when a token is replaced, and how long a busy server may
+# leave it unread, in ms: well below an interval, after which a keepalive with
+# a wrong one would come.
+my $way = 120 * slow();
 
 my $fake = fake();
 

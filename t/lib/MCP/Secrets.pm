@@ -18,8 +18,10 @@ my $shortest = 12;
 # Searched for, of thousands.
 my $most = 300;
 
-# What the fake servers' own ids look like, and any credential.
-my $form = qr/\bs\d+-[0-9a-f]{2,}-\d+-[0-9a-f]{8,}|\bBearer +(?!\*)[^\s"]+/;
+# What ids of the fake servers and of the SDKs look like, and any credential.
+my $form = qr/\bs\d+-[0-9a-f]{2,}-\d+-[0-9a-f]{8,}
+             |\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b
+             |\bBearer\ +(?!\*)[^\s"]+/x;
 
 my (%seen, @all);
 
