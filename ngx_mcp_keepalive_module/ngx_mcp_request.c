@@ -602,16 +602,17 @@ ngx_mcp_request_head(ngx_mcp_ctx_t *ctx, u_char *p, size_t len)
 
 /*
  * Is the request of a revision without sessions?  Its header says so; one that
- * starts a session is not, whatever that says.  If it is one of those behind
- * which there is no tool, it is to be answered in time.
+ * starts a session is not, whatever that says, and though its body may not have
+ * been read yet.
  */
 
 static void
 ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    ngx_table_elt_t   *h;
-    static ngx_str_t   version = ngx_string("MCP-Protocol-Version");
-    static ngx_str_t   method = ngx_string("Mcp-Method");
+    ngx_table_elt_t    *h;
+    mcp_modern_kind_t   kind;
+    static ngx_str_t    version = ngx_string("MCP-Protocol-Version");
+    static ngx_str_t    method = ngx_string("Mcp-Method");
 
     h = ngx_mcp_request_only(&r->headers_in.headers, &version);
 
@@ -623,19 +624,18 @@ ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 
     h = ngx_mcp_request_only(&r->headers_in.headers, &method);
 
-    /* its body may not have been read yet */
+    kind = h ? mcp_modern_kind((char *) h->value.data, h->value.len)
+             : MCP_MODERN_OTHER;
 
-    if (h != NULL && h->value.len == sizeof("initialize") - 1
-        && ngx_strncmp(h->value.data, "initialize", h->value.len) == 0)
-    {
+    if (kind == MCP_MODERN_INITIALIZE) {
         return;
     }
 
     ctx->modern = 1;
 
-    if (h != NULL && r->method == NGX_HTTP_POST && r == r->main) {
-        ctx->prompt = mcp_modern_is_prompt((char *) h->value.data,
-                                           h->value.len);
+    if (r->method == NGX_HTTP_POST) {
+        ctx->prompt = (kind == MCP_MODERN_PROMPT && r == r->main);
+        ctx->listen = (kind == MCP_MODERN_LISTEN);
     }
 }
 

@@ -116,6 +116,7 @@ typedef struct {
                                                  * "initialize" */
     unsigned                        modern:1;   /* of a revision without
                                                  * sessions */
+    unsigned                        listen:1;   /* ... for notifications */
     unsigned                        unread:1;   /* a POST whose body cannot be
                                                  * told */
     unsigned                        mcp:1;      /* for all that is known */

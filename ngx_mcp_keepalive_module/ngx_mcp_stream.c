@@ -22,7 +22,6 @@ static ngx_int_t ngx_mcp_stream_header_filter(ngx_http_request_t *r);
 static ngx_uint_t ngx_mcp_stream_is(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 static ngx_int_t ngx_mcp_stream_open(ngx_http_request_t *r,
     ngx_mcp_ctx_t *ctx);
-static ngx_uint_t ngx_mcp_stream_listens(ngx_http_request_t *r);
 static ngx_uint_t ngx_mcp_stream_opaque(ngx_http_request_t *r,
     ngx_uint_t notify);
 static ngx_int_t ngx_mcp_stream_changed(ngx_http_request_t *r);
@@ -132,7 +131,7 @@ ngx_mcp_stream_open(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 
     mlcf = ngx_http_get_module_loc_conf(r, ngx_mcp_keepalive_module);
 
-    f->listen = ngx_mcp_stream_listens(r);
+    f->listen = ctx->listen;
     f->notify = f->listen || r->method == NGX_HTTP_GET;
     f->opaque = ngx_mcp_stream_opaque(r, f->notify);
     f->heartbeat = f->opaque ? 0 : mlcf->heartbeat;
@@ -162,35 +161,6 @@ ngx_mcp_stream_open(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     }
 
     return NGX_OK;
-}
-
-
-/* A "subscriptions/listen" of a revision without sessions. */
-
-static ngx_uint_t
-ngx_mcp_stream_listens(ngx_http_request_t *r)
-{
-    ngx_table_elt_t   *h;
-    static ngx_str_t   version = ngx_string("mcp-protocol-version");
-    static ngx_str_t   method = ngx_string("mcp-method");
-
-    if (r->method != NGX_HTTP_POST) {
-        return 0;
-    }
-
-    h = ngx_mcp_request_header(&r->headers_in.headers, &version);
-
-    if (h == NULL || h->value.len != sizeof("2026-07-28") - 1
-        || ngx_strncmp(h->value.data, "2026-07-28", h->value.len) < 0)
-    {
-        return 0;
-    }
-
-    h = ngx_mcp_request_header(&r->headers_in.headers, &method);
-
-    return h != NULL && h->value.len == sizeof("subscriptions/listen") - 1
-           && ngx_strncmp(h->value.data, "subscriptions/listen", h->value.len)
-              == 0;
 }
 
 

@@ -8,6 +8,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "mcp/mcp_modern.h"
 #include "mcp/mcp_rpc_subject.h"
 #include "ngx_mcp_conf.h"
 #include "ngx_mcp_request.h"
@@ -218,7 +219,7 @@ ngx_mcp_variable_subject(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     }
 
     if (ngx_mcp_variable_header(r, &version_name, &version) == NGX_OK
-        && mcp_rpc_is_modern((char *) version.data, version.len))
+        && mcp_modern_is((char *) version.data, version.len))
     {
         len = ngx_mcp_variable_word(r, (data == SUBJECT(method))
                                        ? &method_name : &name_name, word);

@@ -13,21 +13,18 @@
 #define MODERN_FORMAT  "0000-00-00"
 
 
-static int mcp_modern_one_of(const char *const *names, const char *name,
-    size_t len);
-
-
-/* newest first */
-
-static const char *const  mcp_modern_spoken[] = {
-    "2026-07-28",
-    NULL
+static const struct {
+    const char         *method;
+    mcp_modern_kind_t   kind;
+} mcp_modern_methods[] = {
+    { "tools/list",           MCP_MODERN_PROMPT },
+    { "server/discover",      MCP_MODERN_PROMPT },
+    { "subscriptions/listen", MCP_MODERN_LISTEN },
+    { "initialize",           MCP_MODERN_INITIALIZE }
 };
 
-static const char *const  mcp_modern_prompt[] = {
-    "tools/list",
-    "server/discover",
-    NULL
+static const char *const  mcp_modern_spoken[] = {
+    "2026-07-28"
 };
 
 
@@ -58,25 +55,34 @@ mcp_modern_is(const char *version, size_t len)
 }
 
 
-int
-mcp_modern_is_prompt(const char *method, size_t len)
+mcp_modern_kind_t
+mcp_modern_kind(const char *method, size_t len)
 {
-    return mcp_modern_one_of(mcp_modern_prompt, method, len);
+    size_t  i, n;
+
+    n = sizeof(mcp_modern_methods) / sizeof(mcp_modern_methods[0]);
+
+    for (i = 0; i < n; i++) {
+        if (strlen(mcp_modern_methods[i].method) == len
+            && memcmp(mcp_modern_methods[i].method, method, len) == 0)
+        {
+            return mcp_modern_methods[i].kind;
+        }
+    }
+
+    return MCP_MODERN_OTHER;
 }
 
 
 int
 mcp_modern_speaks(const char *version)
 {
-    return mcp_modern_one_of(mcp_modern_spoken, version, strlen(version));
-}
+    size_t  i, n;
 
+    n = sizeof(mcp_modern_spoken) / sizeof(mcp_modern_spoken[0]);
 
-static int
-mcp_modern_one_of(const char *const *names, const char *name, size_t len)
-{
-    for ( /* void */ ; *names != NULL; names++) {
-        if (strlen(*names) == len && memcmp(*names, name, len) == 0) {
+    for (i = 0; i < n; i++) {
+        if (strcmp(mcp_modern_spoken[i], version) == 0) {
             return 1;
         }
     }

@@ -12,7 +12,6 @@
 #include "mcp_rpc_subject.h"
 
 
-#define SUBJECT_MODERN  "2026-07-28"
 #define SUBJECT_ENDS    "}}"            /* of the message and its params */
 
 
@@ -90,33 +89,6 @@ mcp_rpc_word(char *to, const char *from, size_t len)
     to[len] = '\0';
 
     return len;
-}
-
-
-int
-mcp_rpc_is_modern(const char *version, size_t len)
-{
-    size_t  i;
-
-    /* dates: compared as texts they are in order */
-
-    if (len != sizeof(SUBJECT_MODERN) - 1) {
-        return 0;
-    }
-
-    for (i = 0; i < len; i++) {
-
-        if (i == 4 || i == 7) {
-            if (version[i] != '-') {
-                return 0;
-            }
-
-        } else if (version[i] < '0' || version[i] > '9') {
-            return 0;
-        }
-    }
-
-    return memcmp(version, SUBJECT_MODERN, len) >= 0;
 }
 
 

@@ -42,11 +42,5 @@ void mcp_rpc_subject(mcp_rpc_subject_t *s, const unsigned char *data,
  */
 size_t mcp_rpc_word(char *to, const char *from, size_t len);
 
-/*
- * True if a value of MCP-Protocol-Version is 2026-07-28 or later, so that
- * requests say in their headers what they are about.
- */
-int mcp_rpc_is_modern(const char *version, size_t len);
-
 
 #endif /* _MCP_RPC_SUBJECT_H_INCLUDED_ */

@@ -12,6 +12,7 @@
 
 #include "fuzz.h"
 #include "mcp_accept.h"
+#include "mcp_modern.h"
 #include "mcp_rpc.h"
 #include "mcp_rpc_head.h"
 #include "mcp_rpc_subject.h"
@@ -270,7 +271,7 @@ check_subject(const char *body, size_t len)
         FUZZ_CHECK(n == 0 || s.method[0] != '\0');
     }
 
-    (void) mcp_rpc_is_modern(body, len);
+    (void) mcp_modern_is(body, len);
 }
 
 

@@ -36,6 +36,8 @@ test_is(void)
         { "2026-07-28 ", 0 },
         { " 2026-07-28", 0 },
         { "2026/07/28", 0 },
+        { "2026-07/28", 0 },
+        { "latest....", 0 },
         { "2026-07:28", 0 },
         { "2026-07-2x", 0 },
         { "202a-07-28", 0 },
@@ -57,16 +59,32 @@ test_is(void)
 
 
 static void
-test_prompt(void)
+test_kind(void)
 {
-    ok(mcp_modern_is_prompt("tools/list", 10), "tools/list");
-    ok(mcp_modern_is_prompt("server/discover", 15), "server/discover");
-    ok(!mcp_modern_is_prompt("tools/lists", 11), "one that is longer");
-    ok(!mcp_modern_is_prompt("tools/lis", 9), "one that is shorter");
-    ok(!mcp_modern_is_prompt("tools/call", 10), "tools/call");
-    ok(!mcp_modern_is_prompt("Tools/list", 10), "case counts");
-    ok(!mcp_modern_is_prompt("subscriptions/listen", 20), "a subscription");
-    ok(!mcp_modern_is_prompt("", 0), "none");
+    size_t  i, len;
+
+    static const struct {
+        const char        *method;
+        mcp_modern_kind_t  kind;
+    } methods[] = {
+        { "tools/list", MCP_MODERN_PROMPT },
+        { "server/discover", MCP_MODERN_PROMPT },
+        { "subscriptions/listen", MCP_MODERN_LISTEN },
+        { "initialize", MCP_MODERN_INITIALIZE },
+        { "tools/lists", MCP_MODERN_OTHER },
+        { "tools/lis", MCP_MODERN_OTHER },
+        { "tools/call", MCP_MODERN_OTHER },
+        { "Tools/list", MCP_MODERN_OTHER },
+        { "", MCP_MODERN_OTHER },
+    };
+
+    for (i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
+        len = strlen(methods[i].method);
+
+        is_int(mcp_modern_kind((char *) tap_edge(methods[i].method, len),
+                               len),
+               methods[i].kind, methods[i].method);
+    }
 
     ok(mcp_modern_speaks("2026-07-28"), "spoken");
     ok(!mcp_modern_speaks("2099-01-01"), "not spoken");
@@ -149,7 +167,7 @@ int
 main(void)
 {
     test_is();
-    test_prompt();
+    test_kind();
     test_version();
 
     return tap_done();

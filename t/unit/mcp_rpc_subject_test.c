@@ -169,48 +169,12 @@ test_everywhere(void)
 }
 
 
-static void
-test_modern(void)
-{
-    size_t  i, len;
-
-    static const struct {
-        const char  *version;
-        int          modern;
-    } v[] = {
-        { "2026-07-28", 1 },
-        { "2026-07-29", 1 },
-        { "2027-01-01", 1 },
-        { "9999-99-99", 1 },
-        { "2026-07-27", 0 },
-        { "2025-11-25", 0 },
-        { "2025-03-26", 0 },
-        { "2026-07-281", 0 },
-        { "2026-07-2", 0 },
-        { "2026/07/28", 0 },
-        { "2026-07/28", 0 },
-        { "2027-xx-xx", 0 },
-        { "latest....", 0 },
-        { "", 0 }
-    };
-
-    for (i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
-
-        len = strlen(v[i].version);
-
-        is_int(mcp_rpc_is_modern((char *) tap_edge(v[i].version, len), len),
-               v[i].modern, v[i].version);
-    }
-}
-
-
 int
 main(void)
 {
     test_whole();
     test_cut();
     test_everywhere();
-    test_modern();
 
     return tap_done();
 }
