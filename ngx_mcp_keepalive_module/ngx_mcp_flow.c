@@ -94,6 +94,10 @@ ngx_mcp_flow_create(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     ctx->events = f;
 
+    /* the first of the body may be long in coming */
+
+    ngx_post_event(&f->event, &ngx_posted_events);
+
     return f;
 }
 
@@ -359,6 +363,10 @@ ngx_mcp_flow_event(ngx_event_t *ev)
     }
 
     ngx_http_set_log_request(c->log, r);
+
+    if (f->read == NULL) {
+        ngx_mcp_flow_hook(f);
+    }
 
     ngx_mcp_flow_turn(f);
 

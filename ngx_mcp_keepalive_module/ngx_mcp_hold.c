@@ -111,9 +111,11 @@ ngx_mcp_hold_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf,
         u->header_sent = 1;
     }
 
-    h->keepalive = r->keepalive;
-
     rc = ngx_mcp_hold_header(r);
+
+    /* a filter may have found that only its end can end the answer */
+
+    h->keepalive = r->keepalive;
 
     if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
         return NGX_ERROR;

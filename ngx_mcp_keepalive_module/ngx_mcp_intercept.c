@@ -176,6 +176,7 @@ ngx_mcp_intercept_chunked(ngx_http_request_t *r, ngx_str_t *body)
     size_t                n;
     ngx_int_t             rc;
     ngx_buf_t             b;
+    ngx_mcp_ctx_t        *ctx;
     ngx_http_chunked_t    chunked;
     ngx_http_upstream_t  *u;
 
@@ -184,10 +185,18 @@ ngx_mcp_intercept_chunked(ngx_http_request_t *r, ngx_str_t *body)
 
     ngx_memzero(&chunked, sizeof(ngx_http_chunked_t));
 
-    body->data = ngx_pnalloc(r->pool, b.last - b.pos + 1);
-    if (body->data == NULL) {
-        return NGX_ERROR;
+    /* once, though it may come in many pieces */
+
+    ctx = ngx_mcp_request_ctx(r);
+
+    if (ctx->chunks == NULL) {
+        ctx->chunks = ngx_pnalloc(r->pool, b.end - b.start);
+        if (ctx->chunks == NULL) {
+            return NGX_ERROR;
+        }
     }
+
+    body->data = ctx->chunks;
 
     p = body->data;
 

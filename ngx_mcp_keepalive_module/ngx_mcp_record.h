@@ -84,6 +84,7 @@ typedef struct {
     uint32_t                    failed;     /* ... that failed */
     uint64_t                    lease_ms;   /* somebody does it, until */
     uint32_t                    tries;      /* without proof in between */
+    uint64_t                    tried_ms;   /* last */
     uint8_t                     list_changed;
                                             /* the tools may change, said the
                                              * server of the first life */

@@ -91,6 +91,7 @@ typedef struct {
     ngx_int_t                     (*process_header)(ngx_http_request_t *r);
     ngx_int_t                     (*reinit_request)(ngx_http_request_t *r);
                                             /* of the upstream, replaced */
+    u_char                         *chunks; /* of an answer, put together */
     void                          **loc_conf;
                                             /* of the request, while it has
                                              * another */

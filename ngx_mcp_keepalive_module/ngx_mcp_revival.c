@@ -13,11 +13,17 @@
 /* How often the revived sessions of a peer are told of, in ms. */
 #define NGX_MCP_REVIVAL_TELL    60000
 
+/* A session whose revivals are used up gets one more after this, in ms. */
+#define NGX_MCP_REVIVAL_LAPSE   60000
+
 
 static ngx_mcp_revival_slot_t *ngx_mcp_revival_slot(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s);
 static ngx_mcp_revival_slot_t *ngx_mcp_revival_find(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref);
+static ngx_uint_t ngx_mcp_revival_left(ngx_mcp_policy_t *policy,
+    ngx_mcp_revival_slot_t *revival);
+static void ngx_mcp_revival_spend(ngx_mcp_revival_slot_t *revival);
 static ngx_uint_t ngx_mcp_revival_alive(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s);
 static ngx_uint_t ngx_mcp_revival_public(ngx_mcp_session_slot_t *s);
@@ -102,7 +108,8 @@ ngx_mcp_revival_possible(ngx_mcp_policy_t *policy, ngx_mcp_session_pin_t *pin,
     revival = s ? ngx_mcp_revival_slot(policy->zone, s) : NULL;
 
     if (revival != NULL
-        && (revival->tries < policy->revive || revival->life != pin->life)
+        && (ngx_mcp_revival_left(policy, revival)
+            || revival->life != pin->life)
         && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0)
     {
         rev->life = pin->life;
@@ -149,7 +156,9 @@ ngx_mcp_revival_lease(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
         goto done;
     }
 
-    if (revival->failed != rev->failed || revival->tries >= policy->revive) {
+    if (revival->failed != rev->failed
+        || !ngx_mcp_revival_left(policy, revival))
+    {
         goto done;
     }
 
@@ -216,7 +225,7 @@ ngx_mcp_revival_done(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
     if (text == 0 || peer == NULL) {
         ngx_mcp_zone_text_free(zone, text);
         revival->failed++;
-        revival->tries++;
+        ngx_mcp_revival_spend(revival);
         goto done;
     }
 
@@ -224,7 +233,7 @@ ngx_mcp_revival_done(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     revival->id = text;
     revival->life++;
-    revival->tries++;
+    ngx_mcp_revival_spend(revival);
     revival->streamed = 0;
 
     ngx_mcp_zone_crash();
@@ -256,7 +265,7 @@ ngx_mcp_revival_fail(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
         if (counted) {
             revival->failed++;
-            revival->tries++;
+            ngx_mcp_revival_spend(revival);
             ngx_mcp_record_count(policy->zone, s, NGX_MCP_COUNT_REVIVE_FAILED);
         }
     }
@@ -362,6 +371,27 @@ ngx_mcp_revival_find(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref)
     s = ngx_mcp_record_find(policy->zone, ref);
 
     return s ? ngx_mcp_revival_slot(policy->zone, s) : NULL;
+}
+
+
+/*
+ * May it be tried?  What is used up comes back in time, one by one: a server
+ * that was only warming up is no reason to give up for good.
+ */
+
+static ngx_uint_t
+ngx_mcp_revival_left(ngx_mcp_policy_t *policy, ngx_mcp_revival_slot_t *revival)
+{
+    return revival->tries < policy->revive
+           || ngx_current_msec - revival->tried_ms > NGX_MCP_REVIVAL_LAPSE;
+}
+
+
+static void
+ngx_mcp_revival_spend(ngx_mcp_revival_slot_t *revival)
+{
+    revival->tries++;
+    revival->tried_ms = ngx_current_msec;
 }
 
 

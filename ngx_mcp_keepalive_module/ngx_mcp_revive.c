@@ -68,6 +68,11 @@ ngx_mcp_revive_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     r->main->count++;
     ctx->swallow = 1;
 
+    /* not what a client that leaves meanwhile was told */
+
+    r->err_status = 0;
+    r->headers_out.status = 0;
+
     ctx->revive->loc_conf = r->loc_conf;
     (void) ngx_mcp_request_quiet(r);
 

@@ -41,6 +41,7 @@ static ngx_int_t ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
 static ngx_int_t ngx_mcp_upstream_client(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_upstream_answer(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
+static ngx_uint_t ngx_mcp_upstream_away(ngx_mcp_ctx_t *ctx);
 static ngx_int_t ngx_mcp_upstream_hook(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
     ngx_event_get_peer_pt get, ngx_event_free_peer_pt free);
@@ -242,7 +243,9 @@ ngx_mcp_upstream_answer(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     if (r != r->main) {
         ctx->answer = NGX_MCP_ANSWER_NONE;
 
-    } else if (answer == NGX_MCP_ANSWER_UNAVAILABLE && ctx->pin.len) {
+    } else if (answer == NGX_MCP_ANSWER_UNAVAILABLE
+               && ngx_mcp_upstream_away(ctx))
+    {
 
         /* a stream of a session we know may wait for its server */
 
@@ -254,6 +257,23 @@ ngx_mcp_upstream_answer(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     }
 
     r->error_page = ctx->answer ? 1 : ctx->error_page;
+}
+
+
+/* Will the session's peer be back?  One "down", or full, is not away. */
+
+static ngx_uint_t
+ngx_mcp_upstream_away(ngx_mcp_ctx_t *ctx)
+{
+    ngx_mcp_peer_view_t  *peer;
+
+    if (ctx->pin.len == 0) {
+        return 0;
+    }
+
+    peer = ngx_mcp_view_find(ngx_mcp_view(&ctx->conf->policy), &ctx->pin);
+
+    return peer != NULL && ngx_mcp_view_sick(peer);
 }
 
 

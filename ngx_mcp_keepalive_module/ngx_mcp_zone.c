@@ -32,6 +32,7 @@ typedef struct {
 } ngx_mcp_text_t;
 
 
+static void ngx_mcp_zone_lock_master(ngx_shmtx_t *mutex);
 static ngx_int_t ngx_mcp_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 static ngx_int_t ngx_mcp_zone_start(ngx_mcp_zone_t *zone);
 static void ngx_mcp_zone_notice_size(ngx_shm_zone_t *shm_zone);
@@ -80,10 +81,43 @@ ngx_mcp_zone_add(ngx_conf_t *cf, ngx_str_t *name, size_t size, void *tag,
 }
 
 
+/*
+ * The master, in a reload, is not told of a worker that dies, and it is the one
+ * who frees the locks of the dead: it would wait for itself.
+ */
+
+static void
+ngx_mcp_zone_lock_master(ngx_shmtx_t *mutex)
+{
+    pid_t      pid;
+    siginfo_t  info;
+
+    while (!ngx_shmtx_trylock(mutex)) {
+
+        pid = (pid_t) *mutex->lock;
+        info.si_pid = 0;
+
+        if (pid && waitid(P_PID, pid, &info, WEXITED|WNOHANG|WNOWAIT) == 0
+            && info.si_pid == pid)
+        {
+            ngx_shmtx_force_unlock(mutex, pid);
+            continue;
+        }
+
+        ngx_msleep(1);
+    }
+}
+
+
 void
 ngx_mcp_zone_lock(ngx_mcp_zone_t *zone)
 {
-    ngx_shmtx_lock(&zone->shpool->mutex);
+    if (ngx_process == NGX_PROCESS_MASTER) {
+        ngx_mcp_zone_lock_master(&zone->shpool->mutex);
+
+    } else {
+        ngx_shmtx_lock(&zone->shpool->mutex);
+    }
 
     if (zone->sh->busy) {
         zone->dropped = zone->rebuild(zone);

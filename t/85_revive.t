@@ -57,6 +57,7 @@ my $locations = join '', map {
     "location /$_ { $setting{$_} ${own}tools; }\n" } sort keys %setting;
 my $nginx = nginx(
     fakes => [$one, $two, $aside], workers => 2,
+    secrets => 1,               # a log of ids is asked for, below
     servers => [map { $_->addr } @fakes],
     upstream => "$ka mcp_revive on limit=1000; keepalive 8;",
     http => 'upstream aside { server %%fake3%%; }'

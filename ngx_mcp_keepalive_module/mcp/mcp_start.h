@@ -19,7 +19,7 @@
 
 #define MCP_START_PARAMS_MAX   2048             /* kept of a client */
 #define MCP_START_BODY_MAX     (MCP_START_PARAMS_MAX + 256)
-#define MCP_START_VERSION_MAX  13               /* with the final NUL */
+#define MCP_START_VERSION_MAX  11               /* with the final NUL */
 
 
 typedef struct {

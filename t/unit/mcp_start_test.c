@@ -293,9 +293,9 @@ static const answer_t  answers[] = {
 
     { "no version", MCP_MEDIA_JSON,
       "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}", 1, 0, "" },
-    { "a version of 12 bytes", MCP_MEDIA_JSON, VERSION("\"123456789012\""),
-      1, 0, "123456789012" },
-    { "a version of 13 bytes", MCP_MEDIA_JSON, VERSION("\"1234567890123\""),
+    { "a version of 10 bytes", MCP_MEDIA_JSON, VERSION("\"1234567890\""),
+      1, 0, "1234567890" },
+    { "a version of 11 bytes", MCP_MEDIA_JSON, VERSION("\"12345678901\""),
       1, 0, "" },
     { "a version with a line in it", MCP_MEDIA_JSON,
       VERSION("\"25\\r\\nX: 1\""), 1, 0, "" },
