@@ -8,6 +8,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_mcp_farewell.h"
 #include "ngx_mcp_hold.h"
 #include "ngx_mcp_tally.h"
 
@@ -17,10 +18,6 @@
 
 /* Heartbeats come up to this share of their interval late: a twentieth. */
 #define NGX_MCP_HOLD_JITTER      20
-
-/* When clients come back, in ms. */
-#define NGX_MCP_HOLD_RETRY_MIN   1000
-#define NGX_MCP_HOLD_RETRY_MAX   30000
 
 
 typedef struct {
@@ -54,7 +51,7 @@ static ngx_int_t ngx_mcp_hold_finish(ngx_mcp_hold_t *h);
 static void ngx_mcp_hold_write(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_hold_wait(ngx_http_request_t *r);
 static ngx_uint_t ngx_mcp_hold_connected(ngx_mcp_tally_t *tally);
-static void ngx_mcp_hold_end(ngx_mcp_hold_t *h, ngx_msec_t spread);
+static void ngx_mcp_hold_end(ngx_mcp_hold_t *h, ngx_uint_t spread);
 static void ngx_mcp_hold_cleanup(void *data);
 
 
@@ -333,17 +330,15 @@ ngx_mcp_hold_finish(ngx_mcp_hold_t *h)
     ngx_buf_t    *b;
     ngx_chain_t   out;
 
-    b = ngx_create_temp_buf(h->request->pool,
-                            sizeof("retry: \n\n") + NGX_INT64_LEN);
-    if (b == NULL) {
-        return NGX_ERROR;
-    }
-
     if (!h->ending) {
         ngx_mcp_hold_end(h, 0);
     }
 
-    b->last = ngx_sprintf(b->last, "retry: %M\n\n", h->retry);
+    b = ngx_mcp_farewell_retry(h->request, h->retry);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
     b->last_buf = 1;
     b->last_in_chain = 1;
 
@@ -434,7 +429,7 @@ ngx_mcp_hold_tick(void)
             h = ngx_queue_data(q, ngx_mcp_hold_t, queue);
 
             if (h->tally == tally && h->taken && !h->ending) {
-                ngx_mcp_hold_end(h, leave ? 0 : h->conf->drain);
+                ngx_mcp_hold_end(h, !leave);
                 ngx_mcp_hold_arm(h);
             }
         }
@@ -461,20 +456,17 @@ ngx_mcp_hold_connected(ngx_mcp_tally_t *tally)
 }
 
 
-/* The end comes within "spread" ms; clients come back over "drain". */
+/* The end comes at once, or spread; clients come back over "drain". */
 
 static void
-ngx_mcp_hold_end(ngx_mcp_hold_t *h, ngx_msec_t spread)
+ngx_mcp_hold_end(ngx_mcp_hold_t *h, ngx_uint_t spread)
 {
-    uint64_t  share;
+    ngx_msec_t  share;
 
-    share = ngx_random() % 10000;
+    share = ngx_mcp_farewell_share(h->conf->drain, &h->retry);
 
     h->ending = 1;
-    h->end = ngx_current_msec + spread * share / 10000;
-    h->retry = NGX_MCP_HOLD_RETRY_MIN
-               + ngx_min(h->conf->drain, NGX_MCP_HOLD_RETRY_MAX) * share
-                 / 10000;
+    h->end = ngx_current_msec + (spread ? share : 0);
 }
 
 
