@@ -19,6 +19,9 @@
 /* Heartbeats come up to this share of their interval late: a twentieth. */
 #define NGX_MCP_HOLD_JITTER      20
 
+/* From the end of a stream until its client is back, in ms. */
+#define NGX_MCP_HOLD_BACK        (NGX_MCP_FAREWELL_RETRY_MIN + 500)
+
 
 typedef struct {
     ngx_event_t                     event;  /* not cancelable: a worker that
@@ -51,7 +54,8 @@ static ngx_int_t ngx_mcp_hold_finish(ngx_mcp_hold_t *h);
 static void ngx_mcp_hold_write(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_hold_wait(ngx_http_request_t *r);
 static ngx_uint_t ngx_mcp_hold_connected(ngx_mcp_tally_t *tally);
-static void ngx_mcp_hold_end(ngx_mcp_hold_t *h, ngx_uint_t spread);
+static void ngx_mcp_hold_leave(ngx_mcp_hold_t *h);
+static void ngx_mcp_hold_release(ngx_mcp_hold_t *h);
 static void ngx_mcp_hold_cleanup(void *data);
 
 
@@ -331,7 +335,7 @@ ngx_mcp_hold_finish(ngx_mcp_hold_t *h)
     ngx_chain_t   out;
 
     if (!h->ending) {
-        ngx_mcp_hold_end(h, 0);
+        ngx_mcp_hold_leave(h);
     }
 
     b = ngx_mcp_farewell_retry(h->request, h->retry);
@@ -429,7 +433,13 @@ ngx_mcp_hold_tick(void)
             h = ngx_queue_data(q, ngx_mcp_hold_t, queue);
 
             if (h->tally == tally && h->taken && !h->ending) {
-                ngx_mcp_hold_end(h, !leave);
+                if (leave) {
+                    ngx_mcp_hold_leave(h);
+
+                } else {
+                    ngx_mcp_hold_release(h);
+                }
+
                 ngx_mcp_hold_arm(h);
             }
         }
@@ -456,17 +466,35 @@ ngx_mcp_hold_connected(ngx_mcp_tally_t *tally)
 }
 
 
-/* The end comes at once, or spread; clients come back over "drain". */
+/* A worker that leaves, or time that is over: clients come back over "drain". */
 
 static void
-ngx_mcp_hold_end(ngx_mcp_hold_t *h, ngx_uint_t spread)
+ngx_mcp_hold_leave(ngx_mcp_hold_t *h)
 {
-    ngx_msec_t  share;
+    h->ending = 1;
+    h->end = ngx_current_msec;
 
-    share = ngx_mcp_farewell_share(h->conf->drain, &h->retry);
+    (void) ngx_mcp_farewell_share(h->conf->drain, &h->retry);
+}
+
+
+/* The server is back: within "drain" the clients are to be back as well. */
+
+static void
+ngx_mcp_hold_release(ngx_mcp_hold_t *h)
+{
+    ngx_msec_t  drain, spread;
+
+    drain = h->conf->drain;
+    spread = drain / 2;
+
+    if (drain > 2 * NGX_MCP_HOLD_BACK) {
+        spread = drain - NGX_MCP_HOLD_BACK;
+    }
 
     h->ending = 1;
-    h->end = ngx_current_msec + (spread ? share : 0);
+    h->end = ngx_current_msec + ngx_mcp_farewell_share(spread, &h->retry);
+    h->retry = NGX_MCP_FAREWELL_RETRY_MIN;
 }
 
 
