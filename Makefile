@@ -53,9 +53,9 @@ asan: unit-programs	## the tests with the module under AddressSanitizer
 valgrind: build	## nginx under memcheck (t/60_valgrind.t, or TESTS=t/...)
 	@MCP_VALGRIND=1 util/run-tests $(or $(TESTS),t/60_valgrind.t)
 
-sdk: setup build unit-programs	## keepalives to 13 set-ups of real servers (npm)
+sdk: setup build unit-programs	## 13 set-ups of real servers, and real clients (npm)
 	@util/setup sdk
-	@util/run-tests $(or $(TESTS),t/sdk/probes.t t/sdk/nginx.t)
+	@util/run-tests $(or $(TESTS),t/sdk/probes.t t/sdk/nginx.t t/sdk/streams.t)
 
 page: setup build	## the status page in Chromium and Prometheus (apt)
 	@util/setup page
