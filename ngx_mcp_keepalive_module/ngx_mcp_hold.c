@@ -466,7 +466,7 @@ ngx_mcp_hold_connected(ngx_mcp_tally_t *tally)
 }
 
 
-/* A worker that leaves, or time that is over: clients come back over "drain". */
+/* The worker leaves, or time is over: clients come back over "drain". */
 
 static void
 ngx_mcp_hold_leave(ngx_mcp_hold_t *h)
