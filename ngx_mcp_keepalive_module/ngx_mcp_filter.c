@@ -78,6 +78,11 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
         return ngx_mcp_next_header_filter(r);
     }
 
+    if (ctx->loc_conf) {
+        r->loc_conf = ctx->loc_conf;
+        ctx->loc_conf = NULL;
+    }
+
     if (ctx->swallow
         || (ctx->answer == NGX_MCP_ANSWER_LOST && !ngx_mcp_filter_cached(r)
             && ngx_mcp_revive_wait(r, ctx)))
@@ -463,7 +468,7 @@ ngx_mcp_filter_lose(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return NGX_DECLINED;
     }
 
-    return ngx_mcp_session_forget(&ctx->conf->policy, &ctx->session.ref, owner,
+    return ngx_mcp_session_forget(&ctx->conf->policy, &ctx->session, owner,
                                   1);
 }
 
@@ -549,7 +554,7 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
             /* its client has started over */
 
-            (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+            (void) ngx_mcp_session_forget(policy, &ctx->session,
                                           client->owner, 0);
         }
 
@@ -604,11 +609,11 @@ ngx_mcp_filter_delete(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     }
 
     if (status >= 200 && status < 300) {
-        (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+        (void) ngx_mcp_session_forget(policy, &ctx->session,
                                       client.owner, 0);
 
     } else if (status == NGX_HTTP_NOT_FOUND) {
-        (void) ngx_mcp_session_forget(policy, &ctx->session.ref,
+        (void) ngx_mcp_session_forget(policy, &ctx->session,
                                       client.owner, 1);
 
     } else if (status == NGX_HTTP_NOT_ALLOWED

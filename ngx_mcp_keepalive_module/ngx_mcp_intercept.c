@@ -116,14 +116,17 @@ ngx_mcp_intercept_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return rc;
     }
 
-    if (rc == NGX_OK
-        && ngx_mcp_judge_lost(r, ctx, body.data, body.len, &json)
-        && ngx_mcp_request_no_error_pages(r) != NGX_OK)
+    if (rc != NGX_OK
+        || !ngx_mcp_judge_lost(r, ctx, body.data, body.len, &json))
     {
-        return NGX_ERROR;
+        return NGX_OK;
     }
 
-    return NGX_OK;
+    /* until the filters have the answer */
+
+    ctx->loc_conf = r->loc_conf;
+
+    return ngx_mcp_request_no_error_pages(r);
 }
 
 

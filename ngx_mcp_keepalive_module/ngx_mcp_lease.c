@@ -11,6 +11,7 @@
 #include <ngx_core.h>
 
 #include "ngx_mcp_record.h"
+#include "ngx_mcp_revival.h"
 
 
 /* Overdue by an outage or a reload: spread over this much at most, in ms. */
@@ -248,6 +249,10 @@ ngx_mcp_session_release(ngx_mcp_lease_t *lease, ngx_mcp_release_t *rel)
 
         } else {
             s->flags &= ~(NGX_MCP_FLAG_DEFERRED|NGX_MCP_FLAG_SPREAD);
+        }
+
+        if (rel->proof) {
+            ngx_mcp_revival_proof(zone, s);
         }
 
         if (!rel->unused) {

@@ -654,6 +654,8 @@ ngx_mcp_probe_session(ngx_mcp_probe_t *p, ngx_mcp_release_t *rel)
     switch (p->verdict) {
 
     case MCP_VERDICT_OK:
+        rel->proof = 1;
+
         if (p->ignored) {
             ngx_mcp_peer_latch(lease->policy, lease->peer,
                                NGX_MCP_METHOD_PING);

@@ -91,6 +91,9 @@ typedef struct {
     ngx_int_t                     (*process_header)(ngx_http_request_t *r);
     ngx_int_t                     (*reinit_request)(ngx_http_request_t *r);
                                             /* of the upstream, replaced */
+    void                          **loc_conf;
+                                            /* of the request, while it has
+                                             * another */
     ngx_mcp_outcome_t               outcome;
     ngx_mcp_contact_t               contact;
     ngx_event_t                     silent; /* no answer in time */
@@ -175,6 +178,8 @@ ngx_int_t ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id);
 /*
  * Gives a request its location without error pages; one of our own without
  * post_action and an access log for subrequests, too.  NGX_ERROR: no memory.
+ * The copy goes with the request, which nginx reads it after: a client's must
+ * get back what it had.
  */
 ngx_int_t ngx_mcp_request_no_error_pages(ngx_http_request_t *r);
 ngx_int_t ngx_mcp_request_quiet(ngx_http_request_t *r);

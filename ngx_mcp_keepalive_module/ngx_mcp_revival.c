@@ -20,6 +20,7 @@ static ngx_mcp_revival_slot_t *ngx_mcp_revival_find(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref);
 static ngx_uint_t ngx_mcp_revival_alive(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s);
+static ngx_uint_t ngx_mcp_revival_public(ngx_mcp_session_slot_t *s);
 static ngx_uint_t ngx_mcp_revival_settle(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_peer_slot_t *peer);
 
@@ -86,7 +87,7 @@ ngx_mcp_revival_keep(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
 
 ngx_uint_t
-ngx_mcp_revival_possible(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+ngx_mcp_revival_possible(ngx_mcp_policy_t *policy, ngx_mcp_session_pin_t *pin,
     u_char *owner, ngx_mcp_revival_t *rev)
 {
     ngx_uint_t               possible;
@@ -97,13 +98,14 @@ ngx_mcp_revival_possible(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     ngx_mcp_zone_lock(policy->zone);
 
-    s = ngx_mcp_record_find(policy->zone, ref);
+    s = ngx_mcp_record_find(policy->zone, &pin->ref);
     revival = s ? ngx_mcp_revival_slot(policy->zone, s) : NULL;
 
-    if (revival != NULL && revival->tries < policy->revive
+    if (revival != NULL
+        && (revival->tries < policy->revive || revival->life != pin->life)
         && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) == 0)
     {
-        rev->life = revival->life;
+        rev->life = pin->life;
         rev->failed = revival->failed;
         possible = 1;
     }
@@ -307,6 +309,17 @@ ngx_mcp_revival_stream(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 }
 
 
+uint32_t
+ngx_mcp_revival_life(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
+{
+    ngx_mcp_revival_slot_t  *revival;
+
+    revival = ngx_mcp_revival_slot(zone, s);
+
+    return revival ? revival->life : 0;
+}
+
+
 void
 ngx_mcp_revival_free(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
 {
@@ -373,6 +386,15 @@ ngx_mcp_revival_alive(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s)
 }
 
 
+static ngx_uint_t
+ngx_mcp_revival_public(ngx_mcp_session_slot_t *s)
+{
+    static u_char  nobody[NGX_MCP_OWNER_LEN];
+
+    return ngx_memcmp(s->owner, nobody, NGX_MCP_OWNER_LEN) == 0;
+}
+
+
 /* The session lives at "peer" now; returns how many did, if to be told. */
 
 static ngx_uint_t
@@ -390,10 +412,17 @@ ngx_mcp_revival_settle(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
     ngx_mcp_zone_crash();
 
-    s->state = NGX_MCP_SESSION_FRESH;
+    /*
+     * The handshake was answered twice: keepalives may go on.  If it takes
+     * credentials, they went with the life before, and come with the next POST.
+     */
+
+    s->state = (s->headers || ngx_mcp_revival_public(s))
+               ? NGX_MCP_SESSION_READY : NGX_MCP_SESSION_FRESH;
+    s->oks = 2;
+
     s->peer = ngx_mcp_zone_index(zone, peer);
     s->epoch = peer->health.epoch;
-    s->oks = 1;
     s->stop = 0;
     s->broken = 0;
     s->lease_ms = 0;

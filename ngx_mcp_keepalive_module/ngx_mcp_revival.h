@@ -39,11 +39,11 @@ void ngx_mcp_revival_keep(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
     ngx_str_t *params, mcp_start_answer_t *answer);
 
 /*
- * May the session be revived for "owner"?  Notes in "rev" what it is like now.
- * Takes the lock.
+ * May the session be revived for "owner", or was it since "pin" was taken?
+ * Notes in "rev" from where on.  Takes the lock.
  */
 ngx_uint_t ngx_mcp_revival_possible(ngx_mcp_policy_t *policy,
-    ngx_mcp_session_ref_t *ref, u_char *owner, ngx_mcp_revival_t *rev);
+    ngx_mcp_session_pin_t *pin, u_char *owner, ngx_mcp_revival_t *rev);
 
 /*
  * What a waiting request is to do.  NGX_OK: start it, it is leased for "hold"
@@ -83,7 +83,11 @@ ngx_int_t ngx_mcp_revival_stream(ngx_mcp_policy_t *policy,
     ngx_mcp_session_ref_t *ref, ngx_uint_t opened);
 
 
-/* Lock held: frees what is kept of the session; it has proven itself. */
+/*
+ * Lock held: how often the session was revived; frees what is kept of it; it
+ * has proven itself.
+ */
+uint32_t ngx_mcp_revival_life(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
 void ngx_mcp_revival_free(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
 void ngx_mcp_revival_proof(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s);
 

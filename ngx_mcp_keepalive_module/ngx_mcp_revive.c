@@ -116,7 +116,7 @@ ngx_mcp_revive_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     w = cln->data;
     ngx_memzero(w, sizeof(ngx_mcp_revive_t));
 
-    if (!ngx_mcp_revival_possible(&ctx->conf->policy, &ctx->session.ref, owner,
+    if (!ngx_mcp_revival_possible(&ctx->conf->policy, &ctx->session, owner,
                                   &w->rev))
     {
         return 0;

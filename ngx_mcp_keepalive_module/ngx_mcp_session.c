@@ -81,6 +81,7 @@ ngx_mcp_session_begin(ngx_mcp_policy_t *policy, ngx_str_t *id,
         pin->epoch = peer->health.epoch;
         pin->issued = s->epoch;
         pin->revival = (s->revival != 0);
+        pin->life = ngx_mcp_revival_life(zone, s);
         pin->slot = s->peer;
         pin->peer_len = ngx_mcp_zone_text_copy(zone, peer->name, pin->peer,
                                                NGX_MCP_PEER_NAME_MAX);
@@ -318,7 +319,7 @@ ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
 
 ngx_int_t
-ngx_mcp_session_forget(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
+ngx_mcp_session_forget(ngx_mcp_policy_t *policy, ngx_mcp_session_pin_t *pin,
     u_char *owner, ngx_uint_t lost)
 {
     ngx_int_t                rc;
@@ -330,9 +331,15 @@ ngx_mcp_session_forget(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
 
     ngx_mcp_zone_lock(zone);
 
-    s = ngx_mcp_record_find(zone, ref);
+    s = ngx_mcp_record_find(zone, &pin->ref);
 
-    if (s != NULL && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) != 0) {
+    if (s != NULL && ngx_mcp_revival_life(zone, s) != pin->life) {
+
+        /* it was revived since */
+
+    } else if (s != NULL
+               && ngx_memcmp(s->owner, owner, NGX_MCP_OWNER_LEN) != 0)
+    {
         rc = NGX_DECLINED;
 
     } else if (s != NULL && !lost) {

@@ -65,6 +65,7 @@ typedef struct {
     uint32_t                    issued;     /* ... when it issued the session
                                              * */
     ngx_uint_t                  revival;    /* there is a record for one */
+    uint32_t                    life;       /* revivals so far */
     uint32_t                    slot;       /* the peer's */
     uint64_t                    held;       /* this request's lease, until */
     uint64_t                    before;     /* another's, then */
@@ -136,6 +137,7 @@ typedef struct {
     ngx_msec_t                  delay;      /* ms to the next one at least */
     ngx_msec_t                  attempt_delay;
                                             /* ... attempt, if it never ran */
+    unsigned                    proof:1;    /* the session was answered */
     unsigned                    skipped:1;  /* for want of connections */
     unsigned                    unused:1;   /* it never ran: still due */
     unsigned                    broken:1;   /* counts to STOP_BROKEN */
@@ -193,11 +195,11 @@ void ngx_mcp_session_success(ngx_mcp_policy_t *policy,
 
 /*
  * The session ends by its client's DELETE or was replaced, if "owner" is its
- * owner; with "lost" it is not forgotten but lost.  NGX_DECLINED: it is
- * another's.
+ * owner; with "lost" it is not forgotten but lost.  What is said of a life
+ * before, as "pin" found it, changes nothing.  NGX_DECLINED: it is another's.
  */
 ngx_int_t ngx_mcp_session_forget(ngx_mcp_policy_t *policy,
-    ngx_mcp_session_ref_t *ref, u_char *owner, ngx_uint_t lost);
+    ngx_mcp_session_pin_t *pin, u_char *owner, ngx_uint_t lost);
 
 /* The session's peer is no more, says the balancer: it is lost. */
 void ngx_mcp_session_strand(ngx_mcp_policy_t *policy,

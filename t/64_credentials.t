@@ -229,14 +229,23 @@ sub limits {
 
     $busy->open_session(1);
 
-    my $end = now_ms() + 600;
+    my $last = now_ms();
+    my ($end, $gap) = ($last + 600, 0);
 
-    while (now_ms() < $end) {
+    while ($last < $end) {
         $busy->call;
         pause_ms(30);
+
+        my $now = now_ms();
+
+        $gap = $now - $last if $now - $last > $gap;
+        $last = $now;
     }
 
-    is(scalar probes($busy), 0, 'client traffic replaces keepalives');
+    # a machine that stood still for an interval let one come due
+
+    is($gap < 100 ? scalar probes($busy) : 0, 0,
+       'client traffic replaces keepalives') or diag("gap $gap ms");
 
     for my $case (@cases) {
         my ($name, undef, $least, $most) = @$case;

@@ -188,7 +188,9 @@ sub restart {
 END {
     my $code = $?;
 
-    $_->kill for grep { $_->{owner} == $$ } @running;
+    my @left = grep { $_->{owner} == $$ } @running;
+
+    $_->kill for @left;
     $? = $code;
 }
 
