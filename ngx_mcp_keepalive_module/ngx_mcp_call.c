@@ -156,8 +156,11 @@ ngx_mcp_call_context(ngx_mcp_call_t *call, ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
+    ngx_memzero(&call->outcome, sizeof(ngx_mcp_outcome_t));
+
     ctx->conf = call->conf;
     ctx->call = call;
+    ctx->outcome = &call->outcome;
     ctx->pin = call->peer;
     ctx->start = ngx_current_msec;
     ctx->fresh = call->fresh;
@@ -289,8 +292,6 @@ ngx_mcp_call_cleanup(void *data)
 {
     ngx_mcp_call_t  *call = data;
 
-    call->outcome = call->ctx->outcome;
-
     if (call->timer.timer_set) {
         ngx_del_timer(&call->timer);
     }
@@ -310,7 +311,7 @@ ngx_mcp_call_timer(ngx_event_t *ev)
     ngx_mcp_call_t  *call = ev->data;
 
     call->timedout = !call->answered;
-    call->ctx->outcome.timedout = call->timedout;
+    call->outcome.timedout = call->timedout;
 
     ngx_mcp_call_cancel(call);
 }
@@ -427,7 +428,7 @@ ngx_mcp_call_header_filter(ngx_http_request_t *r)
         r->upstream->buffering = 0;
     }
 
-    if (r == call->request && ctx->outcome.done) {
+    if (r == call->request && ctx->outcome->done) {
 
         /* the peer is done with: X-Accel-Redirect, and not its answer */
 

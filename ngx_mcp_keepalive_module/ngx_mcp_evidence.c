@@ -14,6 +14,9 @@
 
 
 static ngx_uint_t ngx_mcp_evidence_current(ngx_mcp_ctx_t *ctx);
+static void ngx_mcp_evidence_listen(ngx_http_request_t *r,
+    ngx_mcp_contact_t *contact);
+static void ngx_mcp_evidence_deaf(ngx_mcp_contact_t *contact);
 static void ngx_mcp_evidence_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 static void ngx_mcp_evidence_silent(ngx_event_t *ev);
 static ngx_int_t ngx_mcp_evidence_unreached(ngx_mcp_ctx_t *ctx,
@@ -30,7 +33,6 @@ ngx_mcp_evidence_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 {
     ngx_mcp_contact_t    *contact;
     ngx_mcp_peer_view_t  *peer;
-    ngx_http_log_ctx_t   *log_ctx;
 
     contact = &ctx->contact;
 
@@ -53,17 +55,61 @@ ngx_mcp_evidence_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     /* parallel subrequests would tangle the chain of logs */
 
     if (r == r->main && !pooled) {
-        contact->head = r->connection->log;
-        log_ctx = contact->head->data;
-
-        ngx_mcp_capture_beside(&contact->capture, &contact->log,
-                               contact->head,
-                               (void **) &log_ctx->current_request, r);
+        ngx_mcp_evidence_listen(r, contact);
     }
 
     if (ctx->prompt) {
         ngx_mcp_evidence_wait(r, ctx);
     }
+}
+
+
+/* Without memory for it the reason of a failure is not known. */
+
+static void
+ngx_mcp_evidence_listen(ngx_http_request_t *r, ngx_mcp_contact_t *contact)
+{
+    ngx_mcp_ear_t       *ear;
+    ngx_http_log_ctx_t  *log_ctx;
+
+    ear = contact->ear;
+
+    if (ear == NULL) {
+        ear = ngx_alloc(sizeof(ngx_mcp_ear_t), r->connection->log);
+        if (ear == NULL) {
+            return;
+        }
+
+        contact->ear = ear;
+    }
+
+    ear->head = r->connection->log;
+    log_ctx = ear->head->data;
+
+    ngx_mcp_capture_beside(&ear->capture, &ear->log, ear->head,
+                           (void **) &log_ctx->current_request, r);
+}
+
+
+/* Unless the log was given to others meanwhile, who then have ours. */
+
+static void
+ngx_mcp_evidence_deaf(ngx_mcp_contact_t *contact)
+{
+    ngx_mcp_ear_t  *ear;
+
+    ear = contact->ear;
+
+    if (ear == NULL || ear->head == NULL
+        || ear->head->wdata != &ear->capture)
+    {
+        return;
+    }
+
+    ngx_mcp_capture_end(&ear->capture, &ear->log, ear->head);
+
+    ngx_free(ear);
+    contact->ear = NULL;
 }
 
 
@@ -83,6 +129,10 @@ ngx_mcp_evidence_current(ngx_mcp_ctx_t *ctx)
 void
 ngx_mcp_evidence_answer(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
+    /* a stream may go on for days */
+
+    ngx_mcp_evidence_deaf(&ctx->contact);
+
     if (ctx->contact.attempt) {
         ctx->contact.attempt = 0;
         ngx_mcp_evidence_event(ctx, MCP_EVENT_REACH,
@@ -95,6 +145,7 @@ ngx_int_t
 ngx_mcp_evidence_end(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_peer_connection_t *pc, ngx_uint_t state)
 {
+    ngx_mcp_ear_t      *ear;
     ngx_mcp_contact_t  *contact;
 
     contact = &ctx->contact;
@@ -105,13 +156,15 @@ ngx_mcp_evidence_end(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     contact->begun = 0;
 
-    if (contact->head) {
-        ngx_mcp_capture_end(&contact->capture, &contact->log, contact->head);
-        contact->head = NULL;
+    ear = contact->ear;
+
+    if (ear && ear->head) {
+        ngx_mcp_capture_end(&ear->capture, &ear->log, ear->head);
+        ear->head = NULL;
     }
 
-    if (ctx->silent.timer_set) {
-        ngx_del_timer(&ctx->silent);
+    if (ctx->silent && ctx->silent->timer_set) {
+        ngx_del_timer(ctx->silent);
     }
 
     if (ngx_terminate || ngx_exiting) {
@@ -147,12 +200,25 @@ ngx_mcp_evidence_end(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 static void
 ngx_mcp_evidence_wait(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    ctx->silent.handler = ngx_mcp_evidence_silent;
-    ctx->silent.data = r;
-    ctx->silent.log = r->connection->log;
-    ctx->silent.cancelable = 1;
+    ngx_event_t  *ev;
 
-    ngx_add_timer(&ctx->silent, ctx->conf->policy.timeout);
+    ev = ctx->silent;
+
+    if (ev == NULL) {
+        ev = ngx_pcalloc(r->pool, sizeof(ngx_event_t));
+        if (ev == NULL) {
+            return;
+        }
+
+        ev->handler = ngx_mcp_evidence_silent;
+        ev->data = r;
+        ev->log = r->connection->log;
+        ev->cancelable = 1;
+
+        ctx->silent = ev;
+    }
+
+    ngx_add_timer(ev, ctx->conf->policy.timeout);
 }
 
 
@@ -180,20 +246,25 @@ ngx_mcp_evidence_silent(ngx_event_t *ev)
 static ngx_int_t
 ngx_mcp_evidence_unreached(ngx_mcp_ctx_t *ctx, ngx_peer_connection_t *pc)
 {
-    const char         *reason;
-    ngx_int_t           refused;
-    ngx_connection_t   *c;
-    ngx_mcp_contact_t  *contact;
+    const char        *reason;
+    ngx_int_t          refused;
+    ngx_mcp_ear_t     *ear;
+    ngx_connection_t  *c;
 
-    contact = &ctx->contact;
     c = pc->connection;
+    ear = ctx->contact.ear;
+    reason = "";
+    refused = 0;
 
-    if (ngx_mcp_capture_local(&contact->capture)) {
-        return NGX_DECLINED;
+    if (ear) {
+
+        if (ngx_mcp_capture_local(&ear->capture)) {
+            return NGX_DECLINED;
+        }
+
+        reason = ear->capture.text;
+        refused = ngx_mcp_capture_refused(&ear->capture);
     }
-
-    reason = contact->capture.text;
-    refused = ngx_mcp_capture_refused(&contact->capture);
 
     if (reason[0] == '\0' && c != NULL
         && (c->write->timedout || c->read->timedout))

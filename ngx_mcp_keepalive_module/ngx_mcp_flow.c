@@ -8,7 +8,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
-#include "mcp/mcp_rpc_listen.h"
+#include "ngx_mcp_farewell.h"
 #include "ngx_mcp_flow.h"
 
 
@@ -20,10 +20,6 @@
 
 /* A stream to be ended may finish the event it is in, in ms. */
 #define NGX_MCP_FLOW_GRACE       500
-
-/* When clients come back, in ms: at once is too soon, and too late is lost. */
-#define NGX_MCP_FLOW_RETRY_MIN   1000
-#define NGX_MCP_FLOW_RETRY_MAX   30000
 
 
 static ngx_uint_t ngx_mcp_flow_open(ngx_mcp_flow_t *f);
@@ -38,9 +34,6 @@ static void ngx_mcp_flow_arm(ngx_mcp_flow_t *f);
 static ngx_int_t ngx_mcp_flow_beat(ngx_mcp_flow_t *f);
 static ngx_uint_t ngx_mcp_flow_may_end(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_finish(ngx_mcp_flow_t *f);
-static ngx_buf_t *ngx_mcp_flow_farewell(ngx_mcp_flow_t *f);
-static size_t ngx_mcp_flow_complete(ngx_http_request_t *r, char *buf,
-    size_t size);
 static void ngx_mcp_flow_decide(ngx_mcp_flow_t *f, ngx_mcp_end_t reason);
 static void ngx_mcp_flow_cleanup(void *data);
 
@@ -132,15 +125,9 @@ ngx_mcp_flow_passed(ngx_mcp_flow_t *f, ngx_int_t rc)
 }
 
 
-/*
- * The later a stream ends, the later its client is told to come back: both are
- * the same share of their time, so that reopenings come evenly as well.
- */
-
 void
 ngx_mcp_flow_end(ngx_mcp_flow_t *f, ngx_mcp_end_t why)
 {
-    uint64_t    share;
     ngx_msec_t  drain;
 
     if (!f->notify || f->ending || f->conf->drain == 0
@@ -154,13 +141,9 @@ ngx_mcp_flow_end(ngx_mcp_flow_t *f, ngx_mcp_end_t why)
     drain = f->conf->drain;
     drain -= ngx_min(drain / 4, NGX_MCP_FLOW_GRACE);
 
-    share = ngx_random() % 10000;
-
     f->ending = 1;
     f->why = why;
-    f->end = ngx_current_msec + drain * share / 10000;
-    f->retry = NGX_MCP_FLOW_RETRY_MIN
-               + ngx_min(drain, NGX_MCP_FLOW_RETRY_MAX) * share / 10000;
+    f->end = ngx_current_msec + ngx_mcp_farewell_share(drain, &f->retry);
 
     ngx_mcp_flow_arm(f);
 }
@@ -338,7 +321,7 @@ ngx_mcp_flow_timedout(ngx_mcp_flow_t *f)
 
     rev->timedout = 0;
 
-    f->retry = NGX_MCP_FLOW_RETRY_MIN;
+    f->retry = NGX_MCP_FAREWELL_RETRY_MIN;
     ngx_mcp_flow_finish(f);
 
     return 1;
@@ -534,7 +517,8 @@ ngx_mcp_flow_finish(ngx_mcp_flow_t *f)
     r = f->request;
 
     if (!f->opaque && !ngx_mcp_relay_busy(r) && mcp_sse_at_boundary(&f->sse)) {
-        b = ngx_mcp_flow_farewell(f);
+        b = f->listen ? ngx_mcp_farewell_complete(r)
+                      : ngx_mcp_farewell_retry(r, f->retry);
 
         if (b != NULL && ngx_mcp_relay_put(r, b, f->filter) != NGX_OK) {
             ngx_mcp_flow_decide(f, NGX_MCP_END_WRITE);
@@ -547,63 +531,6 @@ ngx_mcp_flow_finish(ngx_mcp_flow_t *f)
 
     f->stopped = 1;
     ngx_mcp_relay_finish(r, f->read);
-}
-
-
-/* The last words of a stream; NULL: none can be said. */
-
-static ngx_buf_t *
-ngx_mcp_flow_farewell(ngx_mcp_flow_t *f)
-{
-    char                 text[512];
-    size_t               len;
-    ngx_buf_t           *b;
-    ngx_http_request_t  *r;
-
-    r = f->request;
-
-    if (f->listen) {
-        len = ngx_mcp_flow_complete(r, text, sizeof(text));
-
-    } else {
-        len = ngx_sprintf((u_char *) text, "retry: %M\n\n", f->retry)
-              - (u_char *) text;
-    }
-
-    if (len == 0) {
-        return NULL;
-    }
-
-    b = ngx_create_temp_buf(r->pool, len);
-
-    if (b != NULL) {
-        b->last = ngx_cpymem(b->last, text, len);
-        b->flush = 1;
-    }
-
-    return b;
-}
-
-
-/* The result that tells a client that its subscription is over. */
-
-static size_t
-ngx_mcp_flow_complete(ngx_http_request_t *r, char *buf, size_t size)
-{
-    ngx_buf_t                *b;
-    ngx_http_request_body_t  *rb;
-
-    rb = r->request_body;
-
-    if (rb == NULL || r->request_body_no_buffering || rb->bufs == NULL
-        || rb->bufs->next != NULL || rb->bufs->buf->in_file)
-    {
-        return 0;
-    }
-
-    b = rb->bufs->buf;
-
-    return mcp_rpc_complete(buf, size, b->pos, b->last - b->pos);
 }
 
 

@@ -8,6 +8,7 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "ngx_mcp_farewell.h"
 #include "ngx_mcp_hold.h"
 #include "ngx_mcp_tally.h"
 
@@ -18,9 +19,8 @@
 /* Heartbeats come up to this share of their interval late: a twentieth. */
 #define NGX_MCP_HOLD_JITTER      20
 
-/* When clients come back, in ms. */
-#define NGX_MCP_HOLD_RETRY_MIN   1000
-#define NGX_MCP_HOLD_RETRY_MAX   30000
+/* From the end of a stream until its client is back, in ms. */
+#define NGX_MCP_HOLD_BACK        (NGX_MCP_FAREWELL_RETRY_MIN + 500)
 
 
 typedef struct {
@@ -54,7 +54,8 @@ static ngx_int_t ngx_mcp_hold_finish(ngx_mcp_hold_t *h);
 static void ngx_mcp_hold_write(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_hold_wait(ngx_http_request_t *r);
 static ngx_uint_t ngx_mcp_hold_connected(ngx_mcp_tally_t *tally);
-static void ngx_mcp_hold_end(ngx_mcp_hold_t *h, ngx_msec_t spread);
+static void ngx_mcp_hold_leave(ngx_mcp_hold_t *h);
+static void ngx_mcp_hold_release(ngx_mcp_hold_t *h);
 static void ngx_mcp_hold_cleanup(void *data);
 
 
@@ -345,17 +346,15 @@ ngx_mcp_hold_finish(ngx_mcp_hold_t *h)
     ngx_buf_t    *b;
     ngx_chain_t   out;
 
-    b = ngx_create_temp_buf(h->request->pool,
-                            sizeof("retry: \n\n") + NGX_INT64_LEN);
+    if (!h->ending) {
+        ngx_mcp_hold_leave(h);
+    }
+
+    b = ngx_mcp_farewell_retry(h->request, h->retry);
     if (b == NULL) {
         return NGX_ERROR;
     }
 
-    if (!h->ending) {
-        ngx_mcp_hold_end(h, 0);
-    }
-
-    b->last = ngx_sprintf(b->last, "retry: %M\n\n", h->retry);
     b->last_buf = 1;
     b->last_in_chain = 1;
 
@@ -446,7 +445,13 @@ ngx_mcp_hold_tick(void)
             h = ngx_queue_data(q, ngx_mcp_hold_t, queue);
 
             if (h->tally == tally && h->taken && !h->ending) {
-                ngx_mcp_hold_end(h, leave ? 0 : h->conf->drain);
+                if (leave) {
+                    ngx_mcp_hold_leave(h);
+
+                } else {
+                    ngx_mcp_hold_release(h);
+                }
+
                 ngx_mcp_hold_arm(h);
             }
         }
@@ -473,20 +478,35 @@ ngx_mcp_hold_connected(ngx_mcp_tally_t *tally)
 }
 
 
-/* The end comes within "spread" ms; clients come back over "drain". */
+/* The worker leaves, or time is over: clients come back over "drain". */
 
 static void
-ngx_mcp_hold_end(ngx_mcp_hold_t *h, ngx_msec_t spread)
+ngx_mcp_hold_leave(ngx_mcp_hold_t *h)
 {
-    uint64_t  share;
+    h->ending = 1;
+    h->end = ngx_current_msec;
 
-    share = ngx_random() % 10000;
+    (void) ngx_mcp_farewell_share(h->conf->drain, &h->retry);
+}
+
+
+/* The server is back: within "drain" the clients are to be back as well. */
+
+static void
+ngx_mcp_hold_release(ngx_mcp_hold_t *h)
+{
+    ngx_msec_t  drain, spread;
+
+    drain = h->conf->drain;
+    spread = drain / 2;
+
+    if (drain > 2 * NGX_MCP_HOLD_BACK) {
+        spread = drain - NGX_MCP_HOLD_BACK;
+    }
 
     h->ending = 1;
-    h->end = ngx_current_msec + spread * share / 10000;
-    h->retry = NGX_MCP_HOLD_RETRY_MIN
-               + ngx_min(h->conf->drain, NGX_MCP_HOLD_RETRY_MAX) * share
-                 / 10000;
+    h->end = ngx_current_msec + ngx_mcp_farewell_share(spread, &h->retry);
+    h->retry = NGX_MCP_FAREWELL_RETRY_MIN;
 }
 
 

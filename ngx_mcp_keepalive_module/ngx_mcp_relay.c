@@ -79,28 +79,3 @@ ngx_mcp_relay_finish(ngx_http_request_t *r, ngx_mcp_relay_handler_pt handler)
 
     handler(r, u);
 }
-
-
-ngx_uint_t
-ngx_mcp_relay_cut(ngx_http_request_t *r)
-{
-    ngx_connection_t     *c;
-    ngx_http_upstream_t  *u;
-
-    u = r->upstream;
-    c = u->peer.connection;
-
-    if (c == NULL || !u->header_sent || u->length == 0) {
-        return 0;
-    }
-
-    /* it was too slow, or the client has left */
-
-    if (c->read->timedout || r->connection->error || r->connection->timedout) {
-        return 0;
-    }
-
-    /* without a length or chunks the end of the connection is that of it all */
-
-    return c->read->error || !c->read->eof || u->length != -1;
-}

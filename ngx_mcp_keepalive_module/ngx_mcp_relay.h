@@ -3,7 +3,7 @@
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
  * An answer that nginx's proxy passes on without buffering: what can be put
- * into it, how it is ended, and how it came to its end.
+ * into it, and how it is ended.
  */
 
 
@@ -45,12 +45,6 @@ ngx_int_t ngx_mcp_relay_put(ngx_http_request_t *r, ngx_buf_t *buf,
  */
 void ngx_mcp_relay_finish(ngx_http_request_t *r,
     ngx_mcp_relay_handler_pt handler);
-
-/*
- * In a peer's "free": true if the server cut its answer, that is, closed or
- * reset the connection, or broke the framing, before the end.
- */
-ngx_uint_t ngx_mcp_relay_cut(ngx_http_request_t *r);
 
 
 #endif /* _NGX_MCP_RELAY_H_INCLUDED_ */

@@ -124,6 +124,10 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
         revive = ctx->revive;
         mcp_start_destroy(ctx->start_reader);
 
+        if (ctx->contact.ear) {
+            ngx_free(ctx->contact.ear);
+        }
+
         ngx_memzero(ctx, sizeof(ngx_mcp_ctx_t));
 
         ctx->revive = revive;
@@ -828,6 +832,13 @@ ngx_mcp_request_end(ngx_mcp_ctx_t *ctx)
 static void
 ngx_mcp_request_cleanup(void *data)
 {
-    ngx_mcp_request_end(data);
-    ngx_free(data);
+    ngx_mcp_ctx_t *ctx = data;
+
+    ngx_mcp_request_end(ctx);
+
+    if (ctx->contact.ear) {
+        ngx_free(ctx->contact.ear);
+    }
+
+    ngx_free(ctx);
 }

@@ -43,15 +43,22 @@ typedef struct {
 } ngx_mcp_outcome_t;
 
 
+/* What is said of a peer until it answers. */
+
+typedef struct {
+    ngx_log_t                      *head;   /* listened to, "log" in its
+                                             * place; NULL: no more */
+    ngx_log_t                       log;
+    ngx_mcp_capture_t               capture;
+} ngx_mcp_ear_t;
+
+
 /* The peer a client's request is with, or was with last. */
 
 typedef struct {
     uint32_t                        peer;   /* slot */
     uint32_t                        epoch;  /* of the peer, then */
-    ngx_log_t                      *head;   /* listened to, "log" in its
-                                             * place */
-    ngx_log_t                       log;
-    ngx_mcp_capture_t               capture;
+    ngx_mcp_ear_t                  *ear;    /* or NULL */
     unsigned                        begun:1;
     unsigned                        pooled:1;
     unsigned                        attempt:1;
@@ -70,6 +77,8 @@ typedef enum {
 
 typedef struct ngx_mcp_revive_s  ngx_mcp_revive_t;
 
+
+/* For as long as a stream is open there is one: it is to be small. */
 
 typedef struct {
     ngx_http_request_t             *request;
@@ -95,9 +104,9 @@ typedef struct {
     void                          **loc_conf;
                                             /* of the request, while it has
                                              * another */
-    ngx_mcp_outcome_t               outcome;
-    ngx_mcp_contact_t               contact;
-    ngx_event_t                     silent; /* no answer in time */
+    ngx_mcp_outcome_t              *outcome;    /* of "call" */
+    ngx_mcp_contact_t               contact;    /* of a client's request */
+    ngx_event_t                    *silent; /* no answer in time; if "prompt" */
     ngx_mcp_answer_t                answer;
     mcp_verdict_t                   verdict;    /* if "judged" */
     ngx_mcp_revive_t               *revive; /* it waited for one, or does */
@@ -109,7 +118,6 @@ typedef struct {
     uintptr_t                       steered;
                                             /* peers left out of the last */
     ngx_str_t                       choice; /* the peer for the next try */
-    u_char                          chosen[NGX_MCP_PEER_NAME_MAX];
 
     unsigned                        known:1;    /* session is set */
     unsigned                        initialize:1;

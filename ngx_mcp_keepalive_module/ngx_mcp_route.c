@@ -266,10 +266,8 @@ ngx_mcp_route_admit(ngx_http_upstream_srv_conf_t *us, ngx_mcp_ctx_t *ctx,
         if (way(peer) && ngx_mcp_rr_state(us, &name) == NGX_OK
             && ngx_mcp_peer_admit(&ctx->conf->policy, peer->slot))
         {
-            ngx_memcpy(ctx->chosen, name.data, name.len);
-
-            ctx->choice.data = ctx->chosen;
-            ctx->choice.len = name.len;
+            ctx->choice.data = ngx_pstrdup(ctx->request->pool, &name);
+            ctx->choice.len = ctx->choice.data ? name.len : 0;
 
             return NGX_OK;
         }

@@ -182,7 +182,7 @@ ngx_mcp_upstream_init_outer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    ngx_memzero(&ctx->outcome, sizeof(ngx_mcp_outcome_t));
+    ngx_memzero(ctx->outcome, sizeof(ngx_mcp_outcome_t));
 
     if (ctx->conf != conf) {
 
@@ -435,7 +435,7 @@ ngx_mcp_upstream_get_call(ngx_peer_connection_t *pc, void *data)
 
     rc = hook->get(pc, hook->data);
 
-    outcome = &hook->ctx->outcome;
+    outcome = hook->ctx->outcome;
 
     if (rc == NGX_DONE) {
         rc = ngx_mcp_upstream_pooled(pc, hook->ctx);
@@ -475,7 +475,7 @@ ngx_mcp_upstream_chosen(ngx_peer_connection_t *pc, ngx_mcp_ctx_t *ctx)
         return NGX_OK;
     }
 
-    outcome = &ctx->outcome;
+    outcome = ctx->outcome;
     peer = ngx_mcp_view_find(ngx_mcp_view(&ctx->conf->policy), pc->name);
 
     /* resolved just now, it may not be known yet */
@@ -504,13 +504,13 @@ ngx_mcp_upstream_free_call(ngx_peer_connection_t *pc, void *data,
 {
     ngx_mcp_hook_t  *hook = data;
 
-    ngx_mcp_upstream_outcome(hook->request, pc, &hook->ctx->outcome);
+    ngx_mcp_upstream_outcome(hook->request, pc, hook->ctx->outcome);
 
     ngx_mcp_upstream_retire(hook->request, pc, hook->ctx);
 
     /* our judgement of a peer is not nginx's, which has its own */
 
-    if ((state & NGX_PEER_FAILED) || hook->ctx->outcome.timedout) {
+    if ((state & NGX_PEER_FAILED) || hook->ctx->outcome->timedout) {
         hook->request->upstream->keepalive = 0;
         state &= ~NGX_PEER_FAILED;
     }

@@ -113,7 +113,8 @@ ngx_mcp_verdict_unanswered(ngx_http_upstream_t *u, ngx_mcp_ctx_t *ctx,
     if (state->peer == NULL
         || ngx_mcp_view_find(ngx_mcp_view(&ctx->conf->policy), state->peer)
            == NULL
-        || ngx_mcp_capture_local(&ctx->contact.capture))
+        || (ctx->contact.ear
+            && ngx_mcp_capture_local(&ctx->contact.ear->capture)))
     {
         facts->stage = MCP_STAGE_LOCAL;
     }

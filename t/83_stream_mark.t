@@ -3,13 +3,17 @@
 # A peer is marked: its notification streams end, spread over drain; those of
 # other peers stay, and so do running calls.
 #
-# MCP_STREAMS: how many notification streams (200).
+# MCP_STREAMS: how many notification streams (200).  MCP_LONG=1: 1,000, a drain
+# of 5 s, calls of 10 s.
 
 use lib 't/lib';
 use MCP::Test;
 
-my $streams = $ENV{MCP_STREAMS} // ($ENV{MCP_VALGRIND} ? 40 : 200);
-my $drain = 2000;
+my $long = $ENV{MCP_LONG} ? 1 : 0;
+my $streams = $ENV{MCP_STREAMS}
+              // ($long ? 1000 : $ENV{MCP_VALGRIND} ? 40 : 200);
+my $drain = $long ? 5000 : 2000;
+my $call_ms = $long ? 10_000 : 4500;
 my ($marked, $other) = my @fakes = fakes(2);
 my $nginx = nginx(
     fakes => \@fakes, workers => 2, connections => 4096,
@@ -35,7 +39,7 @@ my $head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 my $event = "data: {\"done\":1}\n\n";
 
 $marked->rule(when => { rpc => 'tools/call' }, do => {
-    raw => [$head, [4500], sprintf("%x\r\n%s\r\n0\r\n\r\n", length $event,
+    raw => [$head, [$call_ms], sprintf("%x\r\n%s\r\n0\r\n\r\n", length $event,
                                    $event)] });
 
 my @mine = map { $_->start_get } @$mine;
@@ -51,7 +55,7 @@ my $from = now_ms();
 
 $marked->refuse;
 eventually(sub { $nginx->peer($marked)->{state} eq 'degraded' }, 'marked');
-MCP::Exchange::drive([@mine, @calls], timeout => 10);
+MCP::Exchange::drive([@mine, @calls], timeout => 20);
 
 my @bad = grep { $_->{failed}
                  || $_->body !~ /^(?::\n\n)+retry: \d+\n\n$/ } @mine;
@@ -60,17 +64,20 @@ is(scalar @bad, 0, 'every client gets a retry and a proper end')
     or diag(map { ($_->{failed} // '') . ' ' . $_->body . "\n" }
                 @bad[0 .. ($#bad < 3 ? $#bad : 3)]);
 
-my @count = (0) x 5;
 my @back = sort { $a <=> $b }
            map { $_->body =~ /retry: (\d+)/ ? $_->{ended} + $1 : 0 } @mine;
+my $time = $back[-1] - $back[0] + 1;
+my $part = $long ? 1000 : $time / 5;
+my $share = @back * $part / $time;
+my @count = (0) x (1 + ($time - 1) / $part);
 
-$count[4.999 * ($_ - $back[0]) / ($back[-1] - $back[0] + 1)]++ for @back;
+$count[($_ - $back[0]) / $part]++ for @back;
 
 my ($most) = sort { $b <=> $a } @count;
-my $share = @back / 5;
 
 cmp_ok($most, '<=', 1.5 * $share + 3 * sqrt $share, 'reopenings are spread')
     or diag("@count");
+diag("reopenings of @{[ scalar @back ]}, each second: @count") if $long;
 
 my @broken = grep { $_->{failed} || $_->body =~ s/:\n\n//gr ne $event } @calls;
 
