@@ -74,6 +74,9 @@ bench: build $(BENCH)	## how fast the pure code is, and the status
 matrix: unit-programs	## build and smoke tests on the nginx of other releases
 	@util/matrix
 
+deb: build	## the Debian package, in objs/deb (CHROOT=1: tried in a clean one)
+	@util/deb
+
 clean:		## remove objs/
 	rm -rf objs
 
@@ -111,4 +114,4 @@ objs/bench/%: t/bench/%.c $(wildcard $(PURE)/*.[ch]) Makefile
 .NOTPARALLEL:
 
 .PHONY: help setup build demo test unit check asan valgrind sdk page fuzz \
-	coverage bench matrix clean crash-build unit-programs
+	coverage bench matrix deb clean crash-build unit-programs
