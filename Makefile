@@ -25,7 +25,7 @@ export CC
 
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 20
 
 setup:		## install what building and testing need (apt, npm)
 	@util/setup
@@ -46,7 +46,10 @@ check:		## style, layers, documentation, static analysis
 	@rc=0; for c in style layers docs static; do util/check-$$c || rc=1; done; \
 	exit $$rc
 
-asan: unit-programs	## the tests with the module under AddressSanitizer
+asan: unit-programs	## the tests, nginx and module under ASan and UBSan (clang)
+	@TESTS="$(TESTS)" util/asan
+
+asan-module: unit-programs	## ... the module alone, in Debian's nginx (quick)
 	@BUILD=asan util/build
 	@BUILD=asan util/run-tests $(TESTS)
 
@@ -73,6 +76,9 @@ bench: build $(BENCH)	## how fast the pure code is, and the status
 
 matrix: unit-programs	## build and smoke tests on the nginx of other releases
 	@util/matrix
+
+deb: build	## the Debian package, in objs/deb (CHROOT=1: tried in a clean one)
+	@util/deb
 
 clean:		## remove objs/
 	rm -rf objs
@@ -110,5 +116,5 @@ objs/bench/%: t/bench/%.c $(wildcard $(PURE)/*.[ch]) Makefile
 
 .NOTPARALLEL:
 
-.PHONY: help setup build demo test unit check asan valgrind sdk page fuzz \
-	coverage bench matrix clean crash-build unit-programs
+.PHONY: help setup build demo test unit check asan asan-module valgrind sdk page fuzz \
+	coverage bench matrix deb clean crash-build unit-programs

@@ -102,6 +102,8 @@ ngx_mcp_alias_create(ngx_http_request_t *r, ngx_table_elt_t *session,
 
     session->value = *id;
 
+    ngx_memzero(&kept, sizeof(ngx_table_elt_t));
+
     if (last) {
 
         /* one of those that "proxy" never passes on */

@@ -185,6 +185,176 @@ for my $name (qw(mcp_heartbeat mcp_stream_timeout mcp_stream_hold)) {
             upstream => "$ka; $name 1s;");
 }
 
+# ---- every parameter, wrong in every way: what is said, word by word ----
+
+# A kind of value: what it has to be, and what it is not.
+
+my $endless = '99999999999999999999';
+
+my %kind = (
+    time => ['it must be a time of at least 100ms',
+             '', qw(0 off 50ms 99ms -1s +1s 1.5s 1q soon 1s1s),
+             "${endless}s"],
+    time_or_off => ['it must be "off" or a time of at least 100ms',
+                    '', qw(0 50ms 99ms -1s 1.5s 1q soon of offf OFF),
+                    "${endless}s"],
+    time_or_0 => ['it must be a time, 0 for no limit',
+                  '', qw(off -1s 1.5s 1q long), "${endless}s"],
+    number => ['it must be a number from 1 to 1000000',
+               '', qw(0 -1 +1 1.5 1k 0x10 few 1000001), $endless],
+    method => ['it must be "tools/list", "ping" or "auto"',
+               '', qw(tools/call PING pin pings tools/list/)],
+    failover => ['it must be "refused" or "parked"',
+                 '', qw(never Refused refuse on)],
+    size => ['the size must be at least 64k',
+             qw(mcp: mcp:0 mcp:63k mcp:65535 mcp:-1m mcp:abc mcp:1g1
+                mcp:1.5m mcp::1m), "mcp:$endless"],
+    name => ['it must be a name, or a name and a size as "name:1m"',
+             '', ':1m'],
+    share => ['it must be a share as "20%"',
+              '', qw(20 % some 0.2 20%%x)],
+    percent => ['it must be from "0%" to "90%"',
+                qw(91% 100% -5% 1.5% x% 20%%), "$endless%"],
+);
+
+# A directive, what stands before its parameters, and their kinds.
+
+my @table = (
+    ['mcp_keepalive', '', zone => 'size', zone => 'name'],
+    ['mcp_keepalive', 'zone=mcp:1m',
+     interval => 'time_or_off', timeout => 'time', method => 'method',
+     failures => 'number', max_idle => 'time_or_0', jitter => 'share',
+     jitter => 'percent', rate => 'number'],
+    ['mcp_reconnect', '', budget => 'number', initial => 'number',
+     backoff => 'time', backoff_max => 'time', park => 'time',
+     park_max => 'time', drain => 'time_or_off'],
+    ['mcp_pin', 'on', failover => 'failover'],
+    ['mcp_revive', 'on', limit => 'number'],
+);
+
+my %fine = (time => '1s', time_or_off => '2s', time_or_0 => '3s',
+            number => 4, method => 'ping', failover => 'parked',
+            size => 'mcp:2m', name => 'mcp:2m', share => '5%',
+            percent => '5%');
+
+for my $row (@table) {
+    my ($directive, $before, @params) = @$row;
+    my $ours = $directive eq 'mcp_keepalive' ? '' : "$ka; ";
+
+    while (my ($name, $kind) = splice @params, 0, 2) {
+        my ($must, @values) = @{ $kind{$kind} };
+        my $in = qq(in "$directive" directive);
+        my $one = "$name=$fine{$kind}";
+
+        my @case = map { ["$name=$_", qq(invalid value "$_" of parameter)
+                                      . qq( "$name" $in, $must)] } @values;
+
+        push @case,
+            ["$one $one", $before eq 'on'
+                          ? "invalid number of arguments $in"
+                          : qq(duplicate parameter "$name" $in)],
+            map { [$_, qq(invalid parameter "$_" $in)] }
+                $name, ucfirst($one), "x$one", "${name}s=1", "=$one";
+
+        for my $case (@case) {
+            my ($text, $said) = @$case;
+
+            says("$ours$directive $before $text;", $said);
+        }
+    }
+}
+
+# Whole directives: "on" or "off", how many, where.
+
+for my $name (qw(mcp_pin mcp_revive)) {
+    says("$ka; $name $_;", qq(invalid value "$_" in "$name" directive,)
+                           . ' it must be "on" or "off"')
+        for qw(maybe 1 true onn limit=3 failover=parked);
+
+    says("$ka; $name '';", qq(invalid value "" in "$name" directive,)
+                           . ' it must be "on" or "off"');
+    says("$ka; $name $_;",
+         qq(invalid number of arguments in "$name" directive))
+        for '', 'on limit=1 limit=2';
+    says("$ka; $name on; $name on;", qq("$name" directive is duplicate));
+}
+
+my %whole = (
+    mcp_keepalive => $ka, mcp_reconnect => 'mcp_reconnect budget=1',
+    mcp_pin => 'mcp_pin on', mcp_revive => 'mcp_revive on',
+    mcp_keepalive_pass_header => 'mcp_keepalive_pass_header X-One',
+    mcp_session_lost_text => 'mcp_session_lost_text gone',
+);
+
+for my $name (sort keys %whole) {
+    my $needs = qq("$name" in upstream "tools" needs "mcp_keepalive");
+
+    says("$whole{$name};", $needs) unless $name eq 'mcp_keepalive';
+
+    for my $part (qw(http server location)) {
+        says("$whole{$name};", qq("$name" directive is not allowed here),
+             $part);
+    }
+}
+
+says("$ka; mcp_pin off; mcp_revive on;",
+     '"mcp_revive on" cannot be used with "mcp_pin off" in upstream "tools"');
+says("$ka; mcp_reconnect backoff=2s backoff_max=1s;",
+     '"backoff_max" must not be less than "backoff" in "mcp_reconnect"');
+says("$ka; mcp_reconnect backoff=2m;",
+     '"backoff_max" must not be less than "backoff" in "mcp_reconnect"');
+says("$ka; mcp_reconnect park=2h;",
+     '"park_max" must not be less than "park" in "mcp_reconnect"');
+says('mcp_keepalive interval=1s;',
+     '"mcp_keepalive" directive must have "zone" parameter');
+says('mcp_keepalive zone=nobody;',
+     'zone "nobody" of "mcp_keepalive" directive is not created anywhere,'
+     . ' "zone=nobody:size" is needed');
+
+for my $text ('abc', '', "\xc3\xbcber", "a\tbc", 'good "abc"') {
+    my $bad = $text =~ /"(.*)"/ ? $1 : $text;
+
+    says("$ka; mcp_session_lost_text " . ($text =~ /"/ ? $text : "'$text'")
+         . ';', qq(invalid text "$bad" in "mcp_session_lost_text" directive,)
+                . ' it must be at least 4 printable ASCII characters');
+}
+
+says("$ka; mcp_session_lost_text;",
+     'invalid number of arguments in "mcp_session_lost_text" directive');
+says("$ka; mcp_session_lost_text gone; mcp_session_lost_text away;",
+     '"mcp_session_lost_text" directive is duplicate');
+
+# Those of locations.
+
+my %loc = (mcp_heartbeat => 'time_or_off', mcp_stream_timeout => 'time',
+           mcp_stream_hold => 'time_or_off');
+
+for my $name (sort keys %loc) {
+    my ($must, @values) = @{ $kind{$loc{$name}} };
+
+    says("$name '$_';", qq(invalid value "$_" in "$name" directive, $must),
+         'location') for @values;
+    says("$name 1s; $name 1s;", qq("$name" directive is duplicate), $_)
+        for qw(http server location);
+    says("$name$_;", qq(invalid number of arguments in "$name" directive),
+         'location') for '', ' 1s 2s';
+    says("$ka; $name 1s;", qq("$name" directive is not allowed here));
+}
+
+says("mcp_status '$_';", qq(invalid value "$_" in "mcp_status" directive, it)
+                         . ' must be "json", "prometheus" or "html"',
+     'location') for '', qw(xml JSON jso jsons on off);
+says('mcp_status json html;',
+     'invalid number of arguments in "mcp_status" directive', 'location');
+says('mcp_status;', '"mcp_status" directive is not allowed here', $_)
+    for qw(http server);
+says('mcp_status; mcp_status json;', '"mcp_status" directive is duplicate',
+     'location');
+says("$ka; mcp_status;", '"mcp_status" directive is not allowed here');
+
+
+# ---- zones, and what else is beside ----
+
 my $two = 'upstream two { server 127.0.0.1:2; %s }';
 
 refused('two sizes for one zone', 'mcp_keepalive', ['mcp', 'zone|size'],
@@ -231,5 +401,25 @@ sub refused {
 
     ok(!$passed && !@missing, "bad: " . ($name =~ s/[^ -~]+/?/gr));
     diag("misses: @missing\nsaid: $said") if $passed || @missing;
+    return;
+}
+
+# Refused with just these words, and nginx names the place.
+
+sub says {
+    my ($text, $words, $part) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+    my ($passed, $said) = MCP::Nginx->config_test(
+        servers => ['127.0.0.1:1'], upstream => "$ka;",
+        $part // 'upstream' => $text);
+    my ($emerg) = $said =~ /\[emerg\] (.*)/;
+
+    $emerg =~ s/^\d+#\d+: // if defined $emerg;
+    ok(!$passed && defined $emerg && index($emerg, $words) == 0
+       && $emerg =~ m{ in \S+/nginx\.conf:\d+$},
+       'says: ' . ($text =~ s/[^ -~]+/?/gr) . ($part ? " in $part" : ''))
+        or diag("wanted: $words\nsaid: $said");
     return;
 }

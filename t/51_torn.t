@@ -6,8 +6,9 @@
 use lib 't/lib';
 use MCP::Test;
 
-my $module = MCP::Util::project_root()
-             . '/objs/crash/ngx_mcp_keepalive_module.so';
+my $module = ($ENV{MCP_MODULE} // MCP::Util::project_root()
+              . '/objs/ngx_mcp_keepalive_module.so')
+             =~ s{([^/]+)$}{crash/$1}r;
 
 plan(skip_all => "no $module (BUILD=crash util/build)") unless -f $module;
 plan(skip_all => 'for the plain build only')
