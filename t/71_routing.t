@@ -23,7 +23,7 @@ my %kind = (
     back => '', least_back => 'least_conn;', three => '', three_back => '',
 );
 
-my $options = 'mcp_keepalive zone=mcp interval=200ms timeout=300ms rate=5000;'
+my $options = 'mcp_keepalive zone=mcp interval=200ms timeout=900ms rate=5000;'
             . ' mcp_reconnect budget=1000 initial=1000 backoff=300ms'
             . ' backoff_max=300ms drain=off; keepalive 4;';
 
@@ -55,7 +55,7 @@ my %way = (way_a => 'proxy_pass http://rr_ways;',
 
 my $nginx = nginx(
     fakes => \@fakes, servers => [$one->addr], workers => 4,
-    upstream => 'mcp_keepalive zone=mcp:2m interval=200ms timeout=300ms;'
+    upstream => 'mcp_keepalive zone=mcp:2m interval=200ms timeout=900ms;'
               . ' mcp_reconnect budget=1000 backoff=300ms backoff_max=300ms;'
               . ' keepalive 4;',
     http => 'set_real_ip_from 127.0.0.0/8; real_ip_header X-Real-IP;'
