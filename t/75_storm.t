@@ -28,7 +28,7 @@ my $nginx = nginx(
 # two 2xx make a session ready, a call proves its peer
 
 my @all = clients($nginx, 1080, uri => '/storm', version => undef);
-my @begun = each_client(\@all, [qw(initialize initialized)], width => 100);
+my @begun = each_client(\@all, [qw(initialize initialized)], width => 20);
 my @pinned = map { $all[$_] } grep { ($begun[2 * $_]->server // '') eq
                                      $fake->{name} } 0 .. $#all;
 
