@@ -3,12 +3,15 @@
 # Official clients call every 200 ms while two real servers are killed and
 # started again in turn: none fails and none has to be started over, but for
 # calls that were under way at a kill.  Beside them: clients without revival,
-# and clients of a single server.  Then what a revival costs.
-# 4 clients, 3 kills; MCP_LONG=1: 20 of each SDK, 20 kills.
+# and clients of a single server.  mcp-remote, which can start over by itself,
+# never has to.  Then what a revival costs.
+# 4 clients, 3 kills; MCP_LONG=1: 20 of each kind, 20 kills.
+# MCP_CLIENTS=v1,v2,mcp-remote takes some kinds.
 
 use lib 't/lib';
 use IO::Handle ();
 use MCP::Sdk ();
+use MCP::SdkClient ();
 use MCP::SdkTest qw(skip_unless);
 use MCP::Peers;
 use MCP::Test;
@@ -18,7 +21,19 @@ use Time::HiRes ();
 my $kind = $ENV{MCP_SERVER} // 'v1 sessions';
 my ($count, $kills, $probes) = $ENV{MCP_LONG} ? (20, 20, 300) : (4, 3, 60);
 
+my %asked = map { $_ => 1 }
+            split /,/, $ENV{MCP_CLIENTS} // 'v1,v2,mcp-remote';
+my @sdks = grep { $asked{$_} }
+           MCP::Sdk->new('v2 dual')->version ? qw(v1 v2) : ('v1');
+
+# a process for each
+
+my @remotes = grep { $asked{$_} && !MCP::SdkClient::missing() } 'mcp-remote';
+
 skip_unless($kind);
+plan(skip_all => 'none of these clients') unless @sdks || @remotes;
+diag('without mcp-remote: ', MCP::SdkClient::missing())
+    if $asked{'mcp-remote'} && !@remotes;
 
 my @servers = map { MCP::Sdk->new($kind)->start } 1, 2;
 my ($one, $two) = map { "server " . $_->addr . ';' } @servers;
@@ -38,10 +53,10 @@ my $nginx = nginx(
             . "location = /plain/mcp { ${proxy}plain/mcp; }"
             . "location = /single/mcp { ${proxy}single/mcp; }");
 
-my @sdks = MCP::Sdk->new('v2 dual')->version ? qw(v1 v2) : ('v1');
-my %group = map {
-    ("$_ revived" => [$_, '/mcp', $count], "$_ plain" => [$_, '/plain/mcp', 4],
-     "$_ single" => [$_, '/single/mcp', $count]) } @sdks;
+my %group = ((map {
+    ("$_ revived" => [$_, '/mcp', $count], "$_ plain" => [$_, '/plain/mcp', 4])
+    } @sdks, @remotes),
+    map { ("$_ single" => [$_, '/single/mcp', $count]) } @sdks);
 my (%pipe, @kills);
 
 start_clients($_, @{ $group{$_} }) for sort keys %group;
@@ -49,7 +64,7 @@ start_clients($_, @{ $group{$_} }) for sort keys %group;
 my $ready = wait_for(sub {
     return !grep { (grep { $_->{ready} } lines($_)) < $group{$_}[2] }
            keys %group;
-}, 30);
+}, @remotes ? 150 : 30);
 
 ok($ready, 'all clients are connected') or finish(), exit;
 pause_ms(600);
@@ -64,8 +79,9 @@ my $end = now();
 
 close delete $pipe{$_} for keys %pipe;
 
-judge_revived($_) for map { "$_ revived" } @sdks;
+judge_revived($_) for map { "$_ revived" } @sdks, @remotes;
 judge_plain($_) for map { "$_ plain" } @sdks;
+judge_remote($_) for map { "$_ plain" } @remotes;
 judge_single($_) for map { "$_ single" } @sdks;
 is($nginx->upstream->{sessions}{revive_failed}, 0, 'no revival has failed');
 cost();
@@ -87,6 +103,9 @@ sub start_clients {
     my $file = work_dir() . '/' . $name =~ s/ /-/r;
     my $script = project_root() . '/t/sdk/clients.mjs';
     my $url = 'http://127.0.0.1:' . $nginx->port . $uri;
+
+    local $ENV{MCP_REMOTE_CONFIG_DIR} = "$file.remote";
+    local $ENV{HOME} = work_dir();
 
     open $pipe{$name}, '|-', 'sh', '-c',
         'exec node "$@" >"$0" 2>"$0.err"', $file, $script, $sdk, $url, $n, 200
@@ -184,6 +203,8 @@ sub judge_revived {
        "$name: at most one of a client's was under way at a kill");
     is(scalar(grep { $_->{gave_up} } lines($name)), 0,
        "$name: no client has given up its stream");
+    is(scalar(grep { $_->{anew} || $_->{exited} } lines($name)), 0,
+       "$name: none has begun a new session");
     cmp_ok(scalar @$calls, '>=', $group{$name}[2] * 5 * $kills,
            "$name: there were calls");
 
@@ -218,6 +239,33 @@ sub judge_plain {
     diag(sprintf '%s: %d clients, %d kills, %d calls: %d failed, %d under way'
          . ' at a kill; %d clients want a restart', $name, $group{$name}[2],
          $kills, scalar @$calls, scalar @$failed, scalar @$sent, $dead);
+    return;
+}
+
+
+# Told 404 it begins a new session by itself, where an SDK is lost.
+
+sub judge_remote {
+    my ($name) = @_;
+
+    my ($calls, $sent, $failed) = calls($name);
+    my %last = map { $_->{client} => $_ } @$calls;
+    my $dead = grep { defined $_->{error} } values %last;
+    my @anew = grep { $_->{anew} } lines($name);
+    my %anew = map { $_->{client} => 1 } @anew;
+
+    is(scalar keys %anew, $group{$name}[2],
+       "$name: without revival each has begun a new session");
+    is($dead, 0, "$name: and goes on in it");
+    diag(sprintf '%s: %d clients, %d kills, %d calls: %d failed, %d under way'
+         . ' at a kill; %d clients want a restart, %d new sessions', $name,
+         $group{$name}[2], $kills, scalar @$calls, scalar @$failed,
+         scalar @$sent, $dead, scalar @anew);
+
+    my %why;
+
+    $why{$_->{error}}++ for @$failed;
+    note("$name: $why{$_} failed: $_") for sort keys %why;
     return;
 }
 
