@@ -14,7 +14,7 @@ my @fakes = my ($fake, $other) = fakes(2);
 
 # fake 1 answers nothing but resets (seen there), as "reset"; or is gone
 
-my $options = 'mcp_keepalive zone=mcp interval=300ms timeout=500ms rate=500;'
+my $options = 'mcp_keepalive zone=mcp interval=300ms timeout=1500ms rate=500;'
             . ' mcp_reconnect backoff=400ms budget=4 park=2s park_max=4s'
             . ' drain=off; keepalive 8;';
 my $proxy = 'proxy_http_version 1.1; proxy_set_header Connection "";';
