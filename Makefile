@@ -70,9 +70,9 @@ fuzz:		## fuzz the pure code (SECONDS=60 for each target)
 coverage:	## branch coverage of the pure code
 	@util/coverage
 
-bench: build $(BENCH)	## how fast the pure code is, and the status
+bench: build $(BENCH) objs/bench/fast	## figures: beside stock nginx, scale
 	@for b in $(BENCH); do $$b || exit; done
-	@for b in t/bench/*.pl; do perl -I t/lib $$b || exit; done
+	@for b in overhead keepalives scale; do t/bench/$$b || exit; done
 
 matrix: unit-programs	## build and smoke tests on the nginx of other releases
 	@util/matrix

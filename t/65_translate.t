@@ -15,6 +15,10 @@ my $words = 'Bad Request: No valid session ID provided';
 my $json = [['Content-Type', 'application/json']];
 my $http2 = MCP::Nginx::version() >= 1_025_001;
 
+# The fake closes after a raw answer, whatever that says; a pool, which newer
+# ones have by default, would offer such a connection to the next request.
+my $pool = MCP::Nginx::version() >= 1_029_007 ? 'keepalive 0;' : '';
+
 my $proxy = 'proxy_http_version 1.1; proxy_set_header Connection "";'
           . ' proxy_set_header Host $http_host; proxy_redirect off;'
           . ' proxy_pass http://';
@@ -38,10 +42,10 @@ my $locations = join '', map {
 
 my $nginx = nginx(
     fakes => [$fake, $left, $right], servers => [$fake->addr], workers => 2,
-    upstream => 'mcp_keepalive zone=mcp:2m interval=off;',
-    http => 'upstream stock { server %%fake1%%; }'
+    upstream => "mcp_keepalive zone=mcp:2m interval=off; $pool",
+    http => "upstream stock { server %%fake1%%; $pool }"
           . 'upstream pair { server %%fake2%%; server %%fake3%%;'
-          . ' mcp_keepalive zone=mcp interval=off; }'
+          . " mcp_keepalive zone=mcp interval=off; $pool }"
           . 'upstream pooled { server %%fake1%%;'
           . ' mcp_keepalive zone=mcp interval=off; keepalive 4; }'
           . 'server { listen 127.0.0.1:%%port2%%'
