@@ -8,11 +8,14 @@
 #include <ngx_core.h>
 #include <ngx_http.h>
 
+#include "mcp_rpc_head.h"
 #include "ngx_mcp_judge.h"
 
 
 static ngx_uint_t ngx_mcp_judge_wanted(ngx_http_request_t *r,
     ngx_mcp_ctx_t *ctx);
+static ngx_uint_t ngx_mcp_judge_result(ngx_http_request_t *r, u_char *body,
+    size_t len);
 static ngx_uint_t ngx_mcp_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     mcp_rpc_reader_t *reader, ngx_uint_t *json);
 static mcp_media_t ngx_mcp_judge_media(ngx_http_upstream_t *u);
@@ -54,6 +57,14 @@ ngx_mcp_judge_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx, u_char *body,
 {
     ngx_uint_t         lost;
     mcp_rpc_reader_t  *reader;
+
+    if (ngx_mcp_judge_result(r, body, len)) {
+        ctx->verdict = MCP_VERDICT_OK;
+        ctx->judged = 1;
+        *json = 1;
+
+        return 0;
+    }
 
     reader = mcp_rpc_reader_create(ngx_mcp_judge_media(r->upstream), "", len);
 
@@ -137,6 +148,25 @@ ngx_mcp_judge_wanted(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     }
 
     return status >= 400 || (status == NGX_HTTP_OK && media == MCP_MEDIA_JSON);
+}
+
+
+/* The common case, for which no parser is needed: a result. */
+
+static ngx_uint_t
+ngx_mcp_judge_result(ngx_http_request_t *r, u_char *body, size_t len)
+{
+    mcp_rpc_head_t  h;
+
+    if (r->upstream->headers_in.status_n != NGX_HTTP_OK
+        || ngx_mcp_judge_media(r->upstream) != MCP_MEDIA_JSON)
+    {
+        return 0;
+    }
+
+    mcp_rpc_head_scan(&h, body, len, "");
+
+    return h.whole && h.jsonrpc && h.result && !h.error && !h.method;
 }
 
 

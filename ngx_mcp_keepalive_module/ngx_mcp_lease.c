@@ -402,6 +402,7 @@ ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
     ngx_mcp_lease_t *lease, ngx_mcp_due_t *due)
 {
     uint64_t              now, wait, call;
+    ngx_uint_t            behind;
     ngx_mcp_zone_t       *zone;
     ngx_mcp_peer_slot_t  *peer;
 
@@ -419,9 +420,10 @@ ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
 
     /* whoever is due now stands behind those that wait already */
 
+    behind = (peer->defer_ms > now && !(s->flags & NGX_MCP_FLAG_DEFERRED));
     call = 0;
 
-    if (peer->defer_ms <= now || (s->flags & NGX_MCP_FLAG_DEFERRED)) {
+    if (!behind) {
         call = ngx_mcp_peer_call_locked(policy, peer, now,
                                         policy->timeout + NGX_MCP_PROBE_SLACK);
     }
@@ -430,15 +432,18 @@ ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
         ngx_mcp_lease_defer(zone, s, NGX_MCP_COUNT_SKIPPED_RATE);
         ngx_mcp_lease_behind(policy, s, due, now);
 
-        /* one after the other, so that few are looked at in vain */
+        /* one after the other, so that few are looked at in vain; but with
+         * more than 1,000 a second some at once */
 
         if (peer->defer_ms < now + policy->interval) {
-            peer->defer_ms = ngx_max(peer->defer_ms + 1, now + NGX_MCP_DEFER);
+            peer->defer_ms = ngx_max(peer->defer_ms
+                                     + (ngx_random() % policy->rate < 1000),
+                                     now + NGX_MCP_DEFER);
         }
 
         ngx_mcp_record_wake(zone, s, peer->defer_ms);
 
-        return NGX_BUSY;
+        return behind ? NGX_DECLINED : NGX_BUSY;
     }
 
     ngx_mcp_lease_fill(policy, peer, lease);

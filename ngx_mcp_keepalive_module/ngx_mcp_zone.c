@@ -12,6 +12,7 @@
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
+#include "mcp_hash.h"
 #include "ngx_mcp_zone.h"
 
 
@@ -22,7 +23,6 @@
                                - sizeof(uint32_t))
 
 /* The longest input of a hash: a session id with its name space. */
-#define NGX_MCP_HASH_MAX      8192
 
 
 typedef struct {
@@ -462,23 +462,7 @@ uint64_t
 ngx_mcp_zone_hash(ngx_mcp_zone_t *zone, uint32_t space, u_char *data,
     size_t len)
 {
-    u_char         *p, md[SHA256_DIGEST_LENGTH];
-    uint64_t        hash;
-    static u_char   buf[NGX_MCP_SECRET_LEN + sizeof(uint32_t)
-                        + NGX_MCP_HASH_MAX];
-
-    /* what lies past the end takes no part: texts are compared whole anyway */
-    len = ngx_min(len, NGX_MCP_HASH_MAX);
-
-    p = ngx_cpymem(buf, zone->sh->secret, NGX_MCP_SECRET_LEN);
-    p = ngx_cpymem(p, &space, sizeof(uint32_t));
-    p = ngx_cpymem(p, data, len);
-
-    SHA256(buf, p - buf, md);
-
-    ngx_memcpy(&hash, md, sizeof(uint64_t));
-
-    return hash;
+    return mcp_hash(zone->sh->secret, space, data, len);
 }
 
 
