@@ -495,7 +495,7 @@ ngx_mcp_variable_read(ngx_http_request_t *r, mcp_rpc_subject_t *subject)
         return NGX_ERROR;
     }
 
-    for (p = copy; p < copy + n; cl = cl->next) {
+    for (p = copy; cl != NULL && p < copy + n; cl = cl->next) {
         len = ngx_min(cl->buf->last - cl->buf->pos, copy + n - p);
         p = ngx_cpymem(p, cl->buf->pos, len);
     }
