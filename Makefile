@@ -56,6 +56,10 @@ asan-module: unit-programs	## ... the module alone, in Debian's nginx (quick)
 valgrind: build	## nginx under memcheck (t/60_valgrind.t, or TESTS=t/...)
 	@MCP_VALGRIND=1 util/run-tests $(or $(TESTS),t/60_valgrind.t)
 
+soak: build crash-build	## faults for half an hour: kills, reloads, shortages
+	@MCP_LONG=1 JOBS=1 TEST_TIMEOUT=5400 util/run-tests \
+		$(or $(TESTS),t/soak/*.t t/51_torn.t t/78_shortage.t t/79_restarts.t)
+
 sdk: setup build unit-programs	## real servers by real clients (npm), the conformance suite
 	@util/setup sdk
 	@util/run-tests $(or $(TESTS),t/sdk/*.t)
@@ -116,5 +120,5 @@ objs/bench/%: t/bench/%.c $(wildcard $(PURE)/*.[ch]) Makefile
 
 .NOTPARALLEL:
 
-.PHONY: help setup build demo test unit check asan asan-module valgrind sdk page fuzz \
+.PHONY: help setup build demo test unit check asan asan-module valgrind soak sdk page fuzz \
 	coverage bench matrix deb clean crash-build unit-programs

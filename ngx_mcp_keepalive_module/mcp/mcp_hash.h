@@ -2,7 +2,7 @@
 /*
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
- * SipHash-2-4: a keyed 64-bit hash for short texts that strangers choose.  Pure.
+ * SipHash-2-4: a keyed 64-bit hash of short texts that strangers choose.  Pure.
  */
 
 
