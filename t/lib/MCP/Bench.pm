@@ -146,7 +146,8 @@ sub nginx {
 
 
 # HAProxy before servers, with a stick-table filled from the answers; returns
-# its port and its pid.  The one on the machine, or Debian's, unpacked in objs/haproxy.
+# its port and its pid.  The one on the machine, or Debian's, unpacked in
+# objs/haproxy.
 
 sub start_haproxy {
     my ($options, $check, @servers) = @_;
