@@ -53,8 +53,9 @@ asan-module: unit-programs	## ... the module alone, in Debian's nginx (quick)
 	@BUILD=asan util/build
 	@BUILD=asan util/run-tests $(TESTS)
 
-valgrind: build	## nginx under memcheck (t/60_valgrind.t, or TESTS=t/...)
-	@MCP_VALGRIND=1 util/run-tests $(or $(TESTS),t/60_valgrind.t)
+valgrind: build	## keepalives, streams, reloads, revival under memcheck
+	@MCP_VALGRIND=1 TEST_TIMEOUT=3600 util/run-tests $(or $(TESTS),\
+		t/30_probe.t t/36_reload.t t/60_valgrind.t t/80_stream.t t/85_revive.t)
 
 soak: build crash-build	## faults for half an hour: kills, reloads, shortages
 	@MCP_LONG=1 JOBS=1 TEST_TIMEOUT=5400 util/run-tests \
@@ -78,7 +79,7 @@ bench: build $(BENCH) objs/bench/fast	## figures: beside stock nginx, scale
 	@for b in $(BENCH); do $$b || exit; done
 	@for b in overhead keepalives scale; do t/bench/$$b || exit; done
 
-matrix: unit-programs	## build and smoke tests on the nginx of other releases
+matrix: unit-programs	## all tests on Debian's three nginx (SMOKE=1: the main ones)
 	@util/matrix
 
 deb: build	## the Debian package, in objs/deb (CHROOT=1: tried in a clean one)
