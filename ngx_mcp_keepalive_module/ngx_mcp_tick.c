@@ -137,7 +137,7 @@ ngx_mcp_tick_soon(void)
 static void
 ngx_mcp_tick_handler(ngx_event_t *ev)
 {
-    ngx_uint_t        i;
+    ngx_uint_t        i, n;
     ngx_mcp_due_t     due;
     ngx_mcp_zone_t  **zone;
 
@@ -159,7 +159,13 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
         zone = ngx_mcp_tick_conf->zones.elts;
 
         for (i = 0; i < ngx_mcp_tick_conf->zones.nelts; i++) {
-            (void) ngx_mcp_session_revisit(zone[i]);
+
+            for (n = NGX_MCP_TICK_HOLDS; n; n--) {
+                if (ngx_mcp_session_revisit(zone[i]) == NGX_DONE) {
+                    break;
+                }
+            }
+
             ngx_mcp_tick_pump(zone[i], 0, NGX_MCP_TICK_HOLDS, &due);
         }
     }
