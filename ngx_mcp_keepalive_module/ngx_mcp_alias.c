@@ -18,7 +18,6 @@ static void ngx_mcp_alias_forget_variables(ngx_http_request_t *r);
 static void ngx_mcp_alias_restore(ngx_list_t *headers, ngx_mcp_ctx_t *ctx);
 
 
-static ngx_str_t  ngx_mcp_alias_session = ngx_string("Mcp-Session-Id");
 static ngx_str_t  ngx_mcp_alias_last = ngx_string("Last-Event-ID");
 
 /* of $http_mcp_session_id and $http_last_event_id, as many configurations have
@@ -57,15 +56,15 @@ ngx_mcp_alias_request(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return NGX_OK;
     }
 
-    session = ngx_mcp_request_header(&r->headers_in.headers,
-                                     &ngx_mcp_alias_session);
+    session = ngx_mcp_header_first(&r->headers_in.headers,
+                                     &ngx_mcp_header_session);
     last = NULL;
 
     if (r->method == NGX_HTTP_GET
         && ngx_mcp_revival_stream(&ctx->conf->policy, &ctx->session.ref, 0)
            != NGX_DECLINED)
     {
-        last = ngx_mcp_request_header(&r->headers_in.headers,
+        last = ngx_mcp_header_first(&r->headers_in.headers,
                                       &ngx_mcp_alias_last);
     }
 
@@ -154,34 +153,22 @@ ngx_mcp_alias_forget_variables(ngx_http_request_t *r)
 static void
 ngx_mcp_alias_restore(ngx_list_t *headers, ngx_mcp_ctx_t *ctx)
 {
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
+    ngx_table_elt_t        *h;
+    ngx_mcp_header_walk_t   walk;
 
-    part = &headers->part;
-    h = part->elts;
+    ngx_mcp_header_walk(&walk, headers);
 
-    for (i = 0; /* void */ ; i++) {
+    for ( ;; ) {
+        h = ngx_mcp_header_next(&walk, &ngx_mcp_header_session);
 
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                return;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
+        if (h == NULL) {
+            return;
         }
 
-        if (h[i].key.len == ngx_mcp_alias_session.len
-            && ngx_strncasecmp(h[i].key.data, ngx_mcp_alias_session.data,
-                               ngx_mcp_alias_session.len)
-               == 0
-            && h[i].value.len == ctx->alias.len
-            && ngx_memcmp(h[i].value.data, ctx->alias.data, ctx->alias.len)
-               == 0)
+        if (h->value.len == ctx->alias.len
+            && ngx_memcmp(h->value.data, ctx->alias.data, ctx->alias.len) == 0)
         {
-            h[i].value = ctx->id;
+            h->value = ctx->id;
         }
     }
 }

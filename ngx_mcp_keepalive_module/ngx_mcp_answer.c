@@ -129,9 +129,9 @@ ngx_mcp_answer_drop_entity(ngx_http_request_t *r)
 
     for (name = ngx_mcp_answer_entity; name->len; name++) {
 
-        for (h = ngx_mcp_request_header(&r->headers_out.headers, name);
+        for (h = ngx_mcp_header_first(&r->headers_out.headers, name);
              h;
-             h = ngx_mcp_request_header(&r->headers_out.headers, name))
+             h = ngx_mcp_header_first(&r->headers_out.headers, name))
         {
             h->hash = 0;
         }

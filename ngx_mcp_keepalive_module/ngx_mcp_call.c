@@ -503,14 +503,9 @@ ngx_mcp_call_answer(ngx_mcp_call_t *call, ngx_http_upstream_t *u)
     call->status = u->headers_in.status_n;
     call->length = u->headers_in.content_length_n;
     call->retry_after = ngx_mcp_call_retry_after(u);
+    call->media = ngx_mcp_header_media(u);
 
-    h = u->headers_in.content_type;
-
-    if (h != NULL) {
-        call->media = mcp_rpc_media((char *) h->value.data, h->value.len);
-    }
-
-    h = ngx_mcp_request_header(&u->headers_in.headers, &encoding);
+    h = ngx_mcp_header_first(&u->headers_in.headers, &encoding);
 
     if (h != NULL && h->value.len
         && ngx_strcasecmp(h->value.data, (u_char *) "identity") != 0)
@@ -531,7 +526,7 @@ ngx_mcp_call_retry_after(ngx_http_upstream_t *u)
     ngx_table_elt_t   *h;
     static ngx_str_t   name = ngx_string("Retry-After");
 
-    h = ngx_mcp_request_header(&u->headers_in.headers, &name);
+    h = ngx_mcp_header_first(&u->headers_in.headers, &name);
     if (h == NULL) {
         return -1;
     }

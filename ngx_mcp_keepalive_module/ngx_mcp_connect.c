@@ -81,11 +81,14 @@ ngx_mcp_connect_start(ngx_mcp_connect_t *connect)
 void
 ngx_mcp_connect_cancel_all(void)
 {
-    ngx_queue_t        *q;
+    ngx_queue_t        *q, *next;
     ngx_mcp_connect_t  *connect;
 
-    while (!ngx_queue_empty(&ngx_mcp_connects)) {
-        q = ngx_queue_head(&ngx_mcp_connects);
+    for (q = ngx_queue_head(&ngx_mcp_connects);
+         q != ngx_queue_sentinel(&ngx_mcp_connects);
+         q = next)
+    {
+        next = ngx_queue_next(q);
         connect = ngx_queue_data(q, ngx_mcp_connect_t, queue);
 
         connect->cancelled = 1;

@@ -72,9 +72,18 @@ ngx_mcp_endpoint_text(ngx_http_request_t *r, size_t max)
 
     text.data = p;
 
-    text.len = ngx_sprintf(p, "%V%s\n%V\n%V\n%V\n%V", listen, udp, &local,
-                           &scheme, &host, uri)
-               - p;
+    p = ngx_cpymem(p, listen->data, listen->len);
+    p = ngx_cpymem(p, udp, ngx_strlen(udp));
+    *p++ = '\n';
+    p = ngx_cpymem(p, local.data, local.len);
+    *p++ = '\n';
+    p = ngx_cpymem(p, scheme.data, scheme.len);
+    *p++ = '\n';
+    p = ngx_cpymem(p, host.data, host.len);
+    *p++ = '\n';
+    p = ngx_cpymem(p, uri->data, uri->len);
+
+    text.len = p - text.data;
 
     return text;
 }
@@ -328,7 +337,7 @@ ngx_mcp_endpoint_local(ngx_connection_t *c, u_char *buf)
     ngx_str_t         local;
     ngx_http_port_t  *port;
 
-    ngx_str_null(&local);
+    ngx_str_set(&local, "");
 
     port = c->listening->servers;
 
@@ -361,12 +370,13 @@ ngx_mcp_endpoint_name(ngx_http_request_t *r, ngx_str_t *host, ngx_str_t *name)
 
     p = p ? ngx_strlchr(p, last, ':') : NULL;
 
-    name->len = (p ? p : last) - host->data;
+    last = p ? p : last;
 
-    if (name->len && host->data[name->len - 1] == '.') {
-        name->len--;
+    if (last > host->data && *(last - 1) == '.') {
+        last--;
     }
 
+    name->len = last - host->data;
     name->data = ngx_pnalloc(r->pool, name->len + 1);
     if (name->data == NULL) {
         return NGX_ERROR;

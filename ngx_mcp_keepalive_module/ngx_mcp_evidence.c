@@ -291,18 +291,15 @@ static ngx_uint_t
 ngx_mcp_evidence_cut(ngx_http_request_t *r, ngx_peer_connection_t *pc)
 {
     off_t                 length;
-    ngx_table_elt_t      *h;
     ngx_connection_t     *c;
     ngx_http_upstream_t  *u;
 
     c = pc->connection;
     u = r->upstream;
-    h = u->headers_in.content_type;
 
-    if (c == NULL || h == NULL || u->headers_in.status_n != NGX_HTTP_OK
+    if (c == NULL || u->headers_in.status_n != NGX_HTTP_OK
         || !(c->read->eof || c->read->error)
-        || mcp_rpc_media((char *) h->value.data, h->value.len)
-           != MCP_MEDIA_SSE)
+        || ngx_mcp_header_media(u) != MCP_MEDIA_SSE)
     {
         return 0;
     }

@@ -245,7 +245,10 @@ ngx_mcp_filter_held(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         return ngx_mcp_filter_replace(r, ctx);
     }
 
-    if (ctx->swallow) {
+    if (ctx->held == NULL) {
+
+        /* swallowed: a revival goes on from here */
+
         return NGX_OK;
     }
 
@@ -528,7 +531,7 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_mcp_policy_t  *policy;
 
     policy = &ctx->conf->policy;
-    media = ngx_mcp_request_media(r);
+    media = ngx_mcp_header_media(r->upstream);
 
     client->proof = (media == MCP_MEDIA_JSON || media == MCP_MEDIA_SSE);
     client->repin = !ctx->conf->pin;
@@ -544,7 +547,7 @@ ngx_mcp_filter_post_2xx(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         return;
     }
 
-    rc = ngx_mcp_request_session_id(&r->upstream->headers_in.headers, &id);
+    rc = ngx_mcp_header_session_id(&r->upstream->headers_in.headers, &id);
 
     if (rc == NGX_ERROR) {
         ngx_mcp_session_untracked(policy);
@@ -598,7 +601,7 @@ ngx_mcp_filter_get(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_uint_t status)
 {
     if (status >= 200 && status < 300
-        && ngx_mcp_request_media(r) == MCP_MEDIA_SSE)
+        && ngx_mcp_header_media(r->upstream) == MCP_MEDIA_SSE)
     {
         ngx_mcp_request_stream(r, ctx);
     }

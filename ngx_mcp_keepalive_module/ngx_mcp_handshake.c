@@ -176,15 +176,13 @@ failed:
 static ngx_int_t
 ngx_mcp_handshake_headers(ngx_mcp_handshake_t *h, ngx_http_request_t *r)
 {
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *e;
-
-    static ngx_str_t  accept = ngx_string("Accept");
-    static ngx_str_t  types = ngx_string("application/json, "
-                                         "text/event-stream");
-    static ngx_str_t  encoding = ngx_string("Accept-Encoding");
-    static ngx_str_t  identity = ngx_string("identity");
+    ngx_table_elt_t        *e;
+    ngx_mcp_header_walk_t   walk;
+    static ngx_str_t        accept = ngx_string("Accept");
+    static ngx_str_t        types = ngx_string("application/json, "
+                                               "text/event-stream");
+    static ngx_str_t        encoding = ngx_string("Accept-Encoding");
+    static ngx_str_t        identity = ngx_string("identity");
 
     if (ngx_array_init(&h->headers, h->pool, 16, sizeof(ngx_keyval_t))
         != NGX_OK
@@ -194,23 +192,17 @@ ngx_mcp_handshake_headers(ngx_mcp_handshake_t *h, ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    part = &r->headers_in.headers.part;
-    e = part->elts;
+    ngx_mcp_header_walk(&walk, &r->headers_in.headers);
 
-    for (i = 0; /* void */ ; i++) {
+    for ( ;; ) {
+        e = ngx_mcp_header_next(&walk, NULL);
 
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                return NGX_OK;
-            }
-
-            part = part->next;
-            e = part->elts;
-            i = 0;
+        if (e == NULL) {
+            return NGX_OK;
         }
 
-        if (ngx_mcp_handshake_passes(&e[i].key)
-            && ngx_mcp_handshake_add(h, &e[i].key, &e[i].value) != NGX_OK)
+        if (ngx_mcp_handshake_passes(&e->key)
+            && ngx_mcp_handshake_add(h, &e->key, &e->value) != NGX_OK)
         {
             return NGX_ERROR;
         }
@@ -318,7 +310,7 @@ ngx_mcp_handshake_header(ngx_mcp_call_t *call, ngx_http_upstream_t *u)
     h = call->data;
 
     if (h->reader != NULL || call->status < 200 || call->status >= 300
-        || ngx_mcp_request_session_id(&u->headers_in.headers, &id) != NGX_OK)
+        || ngx_mcp_header_session_id(&u->headers_in.headers, &id) != NGX_OK)
     {
         return;
     }

@@ -18,7 +18,6 @@ static ngx_uint_t ngx_mcp_judge_result(ngx_http_request_t *r, u_char *body,
     size_t len);
 static ngx_uint_t ngx_mcp_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     mcp_rpc_reader_t *reader, ngx_uint_t *json);
-static mcp_media_t ngx_mcp_judge_media(ngx_http_upstream_t *u);
 static void ngx_mcp_judge_cleanup(void *data);
 
 
@@ -66,7 +65,7 @@ ngx_mcp_judge_lost(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx, u_char *body,
         return 0;
     }
 
-    reader = mcp_rpc_reader_create(ngx_mcp_judge_media(r->upstream), "", len);
+    reader = mcp_rpc_reader_create(ngx_mcp_header_media(r->upstream), "", len);
 
     if (reader != NULL) {
         (void) mcp_rpc_reader_feed(reader, body, len);
@@ -96,7 +95,7 @@ ngx_mcp_judge_watch(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 
     /* of unknown length: only the head of a long one is kept */
 
-    ctx->reader = mcp_rpc_reader_create(ngx_mcp_judge_media(r->upstream), "",
+    ctx->reader = mcp_rpc_reader_create(ngx_mcp_header_media(r->upstream), "",
                                         -1);
     if (ctx->reader != NULL) {
         cln->handler = ngx_mcp_judge_cleanup;
@@ -138,11 +137,11 @@ ngx_mcp_judge_wanted(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 
     u = r->upstream;
     status = u->headers_in.status_n;
-    media = ngx_mcp_judge_media(u);
+    media = ngx_mcp_header_media(u);
 
     if (ctx->id.len == 0 || ctx->initialize || media == MCP_MEDIA_SSE
         || !(r->method & (NGX_HTTP_POST|NGX_HTTP_GET|NGX_HTTP_DELETE))
-        || ngx_mcp_request_header(&u->headers_in.headers, &encoding))
+        || ngx_mcp_header_first(&u->headers_in.headers, &encoding))
     {
         return 0;
     }
@@ -159,7 +158,7 @@ ngx_mcp_judge_result(ngx_http_request_t *r, u_char *body, size_t len)
     mcp_rpc_head_t  h;
 
     if (r->upstream->headers_in.status_n != NGX_HTTP_OK
-        || ngx_mcp_judge_media(r->upstream) != MCP_MEDIA_JSON)
+        || ngx_mcp_header_media(r->upstream) != MCP_MEDIA_JSON)
     {
         return 0;
     }
@@ -185,7 +184,7 @@ ngx_mcp_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     facts.session = 1;
     facts.ready = (ctx->known && ctx->session.state == NGX_MCP_SESSION_READY);
     facts.status = r->upstream->headers_in.status_n;
-    facts.media = ngx_mcp_judge_media(r->upstream);
+    facts.media = ngx_mcp_header_media(r->upstream);
     facts.answer = &answer;
     facts.phrases = ctx->conf->lost_texts;
 
@@ -227,18 +226,6 @@ ngx_mcp_judge(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     default:
         return 0;
     }
-}
-
-
-static mcp_media_t
-ngx_mcp_judge_media(ngx_http_upstream_t *u)
-{
-    ngx_table_elt_t  *h;
-
-    h = u->headers_in.content_type;
-
-    return h ? mcp_rpc_media((char *) h->value.data, h->value.len)
-             : MCP_MEDIA_NONE;
 }
 
 

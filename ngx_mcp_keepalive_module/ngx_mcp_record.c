@@ -118,7 +118,7 @@ ngx_mcp_record_enter(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
         peer->refs++;
     }
 
-    if (us == NULL || s->state == NGX_MCP_SESSION_LOST) {
+    if (peer == NULL || us == NULL || s->state == NGX_MCP_SESSION_LOST) {
         return;
     }
 
@@ -148,7 +148,7 @@ ngx_mcp_record_leave(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s)
         peer->refs--;
     }
 
-    if (us == NULL || s->state == NGX_MCP_SESSION_LOST) {
+    if (peer == NULL || us == NULL || s->state == NGX_MCP_SESSION_LOST) {
         return;
     }
 

@@ -31,8 +31,6 @@ static void ngx_mcp_request_head(ngx_mcp_ctx_t *ctx, u_char *p, size_t len);
 static void ngx_mcp_request_params(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     u_char *p, size_t len);
 static void ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
-static ngx_table_elt_t *ngx_mcp_request_only(ngx_list_t *headers,
-    ngx_str_t *name);
 static u_char *ngx_mcp_request_body_copy(ngx_http_request_t *r, size_t len);
 static ngx_int_t ngx_mcp_request_headers(ngx_http_request_t *r,
     ngx_mcp_srv_conf_t *conf, ngx_mcp_client_t *client);
@@ -154,7 +152,7 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
         return NGX_OK;
     }
 
-    rc = ngx_mcp_request_session_id(&r->headers_in.headers, &ctx->id);
+    rc = ngx_mcp_header_session_id(&r->headers_in.headers, &ctx->id);
 
     ctx->mcp = (ctx->message || ctx->initialize || ctx->unread
                 || rc != NGX_DECLINED);
@@ -259,9 +257,6 @@ ngx_int_t
 ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_mcp_client_t *client)
 {
-    ngx_table_elt_t   *h;
-    static ngx_str_t   version = ngx_string("mcp-protocol-version");
-
     ngx_memzero(client, sizeof(ngx_mcp_client_t));
 
     client->start = ctx->start;
@@ -269,9 +264,8 @@ ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     client->epoch = ctx->contact.epoch;
     client->endpoint = ngx_mcp_endpoint_text(r, NGX_MCP_ENDPOINT_MAX);
 
-    h = ngx_mcp_request_only(&r->headers_in.headers, &version);
-    if (h != NULL) {
-        client->version = h->value;
+    if (ctx->version) {
+        client->version = ctx->version->value;
     }
 
     if (r->upstream->state && r->upstream->state->peer) {
@@ -279,112 +273,6 @@ ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     }
 
     return ngx_mcp_request_headers(r, ctx->conf, client);
-}
-
-
-ngx_int_t
-ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id)
-{
-    u_char           *p;
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
-    ngx_str_null(id);
-
-    part = &headers->part;
-    h = part->elts;
-
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (h[i].hash == 0
-            || h[i].key.len != sizeof("Mcp-Session-Id") - 1
-            || ngx_strncasecmp(h[i].key.data, (u_char *) "Mcp-Session-Id",
-                               sizeof("Mcp-Session-Id") - 1)
-               != 0)
-        {
-            continue;
-        }
-
-        if (id->data != NULL || h[i].value.len == 0
-            || h[i].value.len > NGX_MCP_ID_MAX)
-        {
-            goto invalid;
-        }
-
-        *id = h[i].value;
-    }
-
-    if (id->data == NULL) {
-        return NGX_DECLINED;
-    }
-
-    for (p = id->data; p < id->data + id->len; p++) {
-        if (*p < 0x21 || *p > 0x7e) {
-            goto invalid;
-        }
-    }
-
-    return NGX_OK;
-
-invalid:
-
-    ngx_str_null(id);
-
-    return NGX_ERROR;
-}
-
-
-ngx_table_elt_t *
-ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name)
-{
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
-    part = &headers->part;
-    h = part->elts;
-
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                return NULL;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (h[i].hash && h[i].key.len == name->len
-            && ngx_strncasecmp(h[i].key.data, name->data, name->len) == 0)
-        {
-            return &h[i];
-        }
-    }
-}
-
-
-mcp_media_t
-ngx_mcp_request_media(ngx_http_request_t *r)
-{
-    ngx_table_elt_t  *h;
-
-    h = r->upstream->headers_in.content_type;
-
-    return h ? mcp_rpc_media((char *) h->value.data, h->value.len)
-             : MCP_MEDIA_NONE;
 }
 
 
@@ -615,10 +503,11 @@ ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
     ngx_table_elt_t    *h;
     mcp_modern_kind_t   kind;
-    static ngx_str_t    version = ngx_string("MCP-Protocol-Version");
     static ngx_str_t    method = ngx_string("Mcp-Method");
 
-    h = ngx_mcp_request_only(&r->headers_in.headers, &version);
+    h = ngx_mcp_header_only(&r->headers_in.headers, &ngx_mcp_header_version);
+
+    ctx->version = h;
 
     if (h == NULL || ctx->initialize
         || !mcp_modern_is((char *) h->value.data, h->value.len))
@@ -626,7 +515,7 @@ ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return;
     }
 
-    h = ngx_mcp_request_only(&r->headers_in.headers, &method);
+    h = ngx_mcp_header_only(&r->headers_in.headers, &method);
 
     kind = h ? mcp_modern_kind((char *) h->value.data, h->value.len)
              : MCP_MODERN_OTHER;
@@ -640,46 +529,6 @@ ngx_mcp_request_modern(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     if (r->method == NGX_HTTP_POST) {
         ctx->prompt = (kind == MCP_MODERN_PROMPT && r == r->main);
         ctx->listen = (kind == MCP_MODERN_LISTEN);
-    }
-}
-
-
-/* The header of a name, if there is one and no other; or NULL. */
-
-static ngx_table_elt_t *
-ngx_mcp_request_only(ngx_list_t *headers, ngx_str_t *name)
-{
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h, *found;
-
-    found = NULL;
-    part = &headers->part;
-    h = part->elts;
-
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                return found;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (h[i].hash == 0 || h[i].key.len != name->len
-            || ngx_strncasecmp(h[i].key.data, name->data, name->len) != 0)
-        {
-            continue;
-        }
-
-        if (found != NULL) {
-            return NULL;
-        }
-
-        found = &h[i];
     }
 }
 
@@ -764,7 +613,7 @@ ngx_mcp_request_headers(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf,
     len = authorization ? authorization->value.len : 0;
 
     for (i = 0; i < n; i++) {
-        h = ngx_mcp_request_header(&r->headers_in.headers, &name[i]);
+        h = ngx_mcp_header_first(&r->headers_in.headers, &name[i]);
         len += h ? name[i].len + h->value.len + 2 : 0;
     }
 
@@ -780,7 +629,7 @@ ngx_mcp_request_headers(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf,
     start = p;
 
     for (i = 0; i < n; i++) {
-        h = ngx_mcp_request_header(&r->headers_in.headers, &name[i]);
+        h = ngx_mcp_header_first(&r->headers_in.headers, &name[i]);
         if (h == NULL) {
             continue;
         }

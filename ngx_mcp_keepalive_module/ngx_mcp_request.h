@@ -20,6 +20,7 @@
 #include "mcp/mcp_start.h"
 #include "ngx_mcp_capture.h"
 #include "ngx_mcp_conf.h"
+#include "ngx_mcp_header.h"
 #include "ngx_mcp_session.h"
 
 
@@ -85,6 +86,7 @@ typedef struct {
     ngx_mcp_srv_conf_t             *conf;
     ngx_queue_t                     queue;  /* of those with a lease */
     ngx_str_t                       id;     /* sent and tracked; else empty */
+    ngx_table_elt_t                *version;    /* the client's, if one */
     ngx_str_t                       pin;    /* the peer it must go to */
     ngx_msec_t                      start;
     ngx_msec_t                      renewed;    /* its lease, last */
@@ -180,15 +182,6 @@ void ngx_mcp_request_stream(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx);
 ngx_int_t ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_mcp_client_t *client);
 
-/* The first header of a name, in any case; or NULL. */
-ngx_table_elt_t *ngx_mcp_request_header(ngx_list_t *headers, ngx_str_t *name);
-
-/*
- * Takes the one Mcp-Session-Id of a header list.  NGX_OK: "id" is set;
- * NGX_DECLINED: there is none; NGX_ERROR: there are two, or it is not valid.
- */
-ngx_int_t ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id);
-
 /*
  * Gives a request its location without error pages; one of our own without
  * post_action and an access log for subrequests, too.  NGX_ERROR: no memory.
@@ -197,9 +190,6 @@ ngx_int_t ngx_mcp_request_session_id(ngx_list_t *headers, ngx_str_t *id);
  */
 ngx_int_t ngx_mcp_request_no_error_pages(ngx_http_request_t *r);
 ngx_int_t ngx_mcp_request_quiet(ngx_http_request_t *r);
-
-/* The media type of the upstream's answer. */
-mcp_media_t ngx_mcp_request_media(ngx_http_request_t *r);
 
 /* Renews the leases that this worker's requests hold; for the tick. */
 void ngx_mcp_request_renew(void);

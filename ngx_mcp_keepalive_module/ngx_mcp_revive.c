@@ -167,7 +167,7 @@ ngx_mcp_revive_watch(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         return;
     }
 
-    ctx->start_reader = mcp_start_create(ngx_mcp_request_media(r));
+    ctx->start_reader = mcp_start_create(ngx_mcp_header_media(r->upstream));
 
     if (ctx->start_reader != NULL) {
         cln->handler = ngx_mcp_revive_learned;

@@ -205,7 +205,7 @@ ngx_mcp_status_accept(ngx_http_request_t *r)
     ngx_table_elt_t   *h;
     static ngx_str_t   accept = ngx_string("Accept");
 
-    h = ngx_mcp_request_header(&r->headers_in.headers, &accept);
+    h = ngx_mcp_header_first(&r->headers_in.headers, &accept);
 
     return h ? mcp_accept((char *) h->value.data, h->value.len)
              : MCP_FORMAT_JSON;

@@ -75,7 +75,6 @@ ngx_mcp_stream_header_filter(ngx_http_request_t *r)
 static ngx_uint_t
 ngx_mcp_stream_is(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    ngx_table_elt_t      *type;
     ngx_http_upstream_t  *u;
 
     if (r != r->main || ctx->call || ctx->answer || ctx->replaced
@@ -100,11 +99,7 @@ ngx_mcp_stream_is(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return 0;
     }
 
-    type = u->headers_in.content_type;
-
-    return type != NULL
-           && mcp_rpc_media((char *) type->value.data, type->value.len)
-              == MCP_MEDIA_SSE;
+    return ngx_mcp_header_media(u) == MCP_MEDIA_SSE;
 }
 
 

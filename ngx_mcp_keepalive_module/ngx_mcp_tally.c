@@ -66,11 +66,10 @@ ngx_mcp_tally_t *
 ngx_mcp_tally_get(ngx_mcp_policy_t *policy, ngx_str_t *name)
 {
     size_t            len;
-    ngx_str_t         none;
     ngx_mcp_tally_t  *t;
+    static ngx_str_t  none = ngx_string("");
 
     if (name == NULL) {
-        ngx_str_null(&none);
         name = &none;
     }
 

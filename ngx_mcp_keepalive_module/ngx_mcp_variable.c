@@ -47,8 +47,6 @@ static ngx_int_t ngx_mcp_variable_verdict(ngx_http_request_t *r,
 static ngx_uint_t ngx_mcp_variable_off(ngx_http_request_t *r);
 static ngx_int_t ngx_mcp_variable_text(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, const void *text, size_t len);
-static ngx_int_t ngx_mcp_variable_header(ngx_http_request_t *r,
-    ngx_str_t *name, ngx_str_t *value);
 static size_t ngx_mcp_variable_word(ngx_http_request_t *r, ngx_str_t *name,
     char *word);
 static mcp_rpc_subject_t *ngx_mcp_variable_body(ngx_http_request_t *r);
@@ -140,11 +138,11 @@ ngx_mcp_variable_session(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         id = ctx->id;
 
     } else {
-        rc = ngx_mcp_request_session_id(&r->headers_in.headers, &id);
+        rc = ngx_mcp_header_session_id(&r->headers_in.headers, &id);
     }
 
     if (rc == NGX_DECLINED) {
-        rc = ngx_mcp_request_session_id(&r->headers_out.headers, &id);
+        rc = ngx_mcp_header_session_id(&r->headers_out.headers, &id);
     }
 
     if (rc != NGX_OK) {
@@ -182,17 +180,19 @@ ngx_mcp_variable_version(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     uintptr_t data)
 {
     char              word[MCP_RPC_WORD_MAX + 1];
-    ngx_str_t         value;
-    static ngx_str_t  name = ngx_string("MCP-Protocol-Version");
+    ngx_table_elt_t  *h;
 
-    if (ngx_mcp_variable_off(r)
-        || ngx_mcp_variable_header(r, &name, &value) != NGX_OK
-        || mcp_rpc_word(word, (char *) value.data, value.len) == 0)
+    h = ngx_mcp_variable_off(r)
+        ? NULL : ngx_mcp_header_only(&r->headers_in.headers,
+                                     &ngx_mcp_header_version);
+
+    if (h == NULL
+        || mcp_rpc_word(word, (char *) h->value.data, h->value.len) == 0)
     {
         return ngx_mcp_variable_text(r, v, NULL, 0);
     }
 
-    return ngx_mcp_variable_text(r, v, value.data, value.len);
+    return ngx_mcp_variable_text(r, v, h->value.data, h->value.len);
 }
 
 
@@ -207,10 +207,9 @@ ngx_mcp_variable_subject(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 {
     char               *p, word[MCP_RPC_WORD_MAX + 1];
     size_t              len;
-    ngx_str_t           version;
+    ngx_table_elt_t    *h;
     mcp_rpc_subject_t  *subject;
 
-    static ngx_str_t  version_name = ngx_string("MCP-Protocol-Version");
     static ngx_str_t  method_name = ngx_string("Mcp-Method");
     static ngx_str_t  name_name = ngx_string("Mcp-Name");
 
@@ -218,8 +217,9 @@ ngx_mcp_variable_subject(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         return ngx_mcp_variable_text(r, v, NULL, 0);
     }
 
-    if (ngx_mcp_variable_header(r, &version_name, &version) == NGX_OK
-        && mcp_modern_is((char *) version.data, version.len))
+    h = ngx_mcp_header_only(&r->headers_in.headers, &ngx_mcp_header_version);
+
+    if (h != NULL && mcp_modern_is((char *) h->value.data, h->value.len))
     {
         len = ngx_mcp_variable_word(r, (data == SUBJECT(method))
                                        ? &method_name : &name_name, word);
@@ -341,50 +341,22 @@ ngx_mcp_variable_text(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 
-/* NGX_DECLINED: there is none, or more than one. */
-
-static ngx_int_t
-ngx_mcp_variable_header(ngx_http_request_t *r, ngx_str_t *name,
-    ngx_str_t *value)
-{
-    ngx_uint_t        i, found;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
-    found = 0;
-    part = &r->headers_in.headers.part;
-
-    for ( /* void */ ; part; part = part->next) {
-
-        h = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-
-            if (h[i].hash && h[i].key.len == name->len
-                && ngx_strncasecmp(h[i].key.data, name->data, name->len) == 0)
-            {
-                *value = h[i].value;
-                found++;
-            }
-        }
-    }
-
-    return (found == 1) ? NGX_OK : NGX_DECLINED;
-}
-
-
 /* What is not plain in a header is "=?base64?...?=". */
 
 static size_t
 ngx_mcp_variable_word(ngx_http_request_t *r, ngx_str_t *name, char *word)
 {
-    u_char     buf[4 * MCP_RPC_WORD_MAX];
-    size_t     begin, end;
-    ngx_str_t  value, coded, plain;
+    u_char            buf[4 * MCP_RPC_WORD_MAX];
+    size_t            begin, end;
+    ngx_str_t         value, coded, plain;
+    ngx_table_elt_t  *h;
 
-    if (ngx_mcp_variable_header(r, name, &value) != NGX_OK) {
+    h = ngx_mcp_header_only(&r->headers_in.headers, name);
+    if (h == NULL) {
         return 0;
     }
+
+    value = h->value;
 
     begin = sizeof(NGX_MCP_WORD_BEGIN) - 1;
     end = sizeof(NGX_MCP_WORD_END) - 1;

@@ -73,8 +73,8 @@ ngx_mcp_verdict(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
         return ctx->verdict;
     }
 
-    facts.media = ngx_mcp_request_media(r);
-    facts.retry_after = ngx_mcp_request_header(&u->headers_in.headers,
+    facts.media = ngx_mcp_header_media(r->upstream);
+    facts.retry_after = ngx_mcp_header_first(&u->headers_in.headers,
                                                &retry_after) != NULL;
 
     return mcp_classify(&facts, reason);

@@ -468,7 +468,7 @@ mcp_classify_reason(const mcp_facts_t *f, const mcp_rule_t *rule,
         return;
     }
 
-    if (!(flags & F_ERROR)) {
+    if (f->answer == NULL || !(flags & F_ERROR)) {
         n = snprintf(reason, MCP_REASON_MAX, "HTTP %d%s", f->status,
                      rule->why);
 

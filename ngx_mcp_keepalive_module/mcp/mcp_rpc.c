@@ -4,6 +4,10 @@
  */
 
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE     /* memmem(), which BSD has as well */
+#endif
+
 #include <string.h>
 #include <jansson.h>
 
@@ -21,15 +25,20 @@
 
 typedef struct {
     const char         *type;
+    size_t              len;
     mcp_media_t         media;
 } mcp_rpc_type_t;
 
 
+#define rpc_type(type, media)  { type, sizeof(type) - 1, media }
+#define rpc_has(data, len, text)                                              \
+    (memmem(data, len, text, sizeof(text) - 1) != NULL)
+
+
 static int mcp_rpc_lower(int c);
-static int mcp_rpc_type_is(const char *value, size_t len, const char *type);
+static int mcp_rpc_type_is(const char *value, size_t len,
+    const mcp_rpc_type_t *t);
 static json_t *mcp_rpc_params(const char *version);
-static int mcp_rpc_has(const unsigned char *data, size_t len,
-    const char *text);
 static int mcp_rpc_judge_one(json_t *msg, const char *id, int stream,
     mcp_rpc_answer_t *a);
 static mcp_rpc_id_t mcp_rpc_id(json_t *msg, const char *id);
@@ -41,12 +50,12 @@ static void mcp_rpc_version(json_t *error, char *version);
 /* the first row that fits; a type that ends in a slash is a prefix */
 
 static const mcp_rpc_type_t  mcp_rpc_types[] = {
-    { "application/json",       MCP_MEDIA_JSON },
-    { "text/event-stream",      MCP_MEDIA_SSE },
-    { "text/html",              MCP_MEDIA_HTML },
-    { "application/xhtml+xml",  MCP_MEDIA_HTML },
-    { "text/",                  MCP_MEDIA_TEXT },
-    { NULL,                     MCP_MEDIA_OTHER }
+    rpc_type("application/json",       MCP_MEDIA_JSON),
+    rpc_type("text/event-stream",      MCP_MEDIA_SSE),
+    rpc_type("text/html",              MCP_MEDIA_HTML),
+    rpc_type("application/xhtml+xml",  MCP_MEDIA_HTML),
+    rpc_type("text/",                  MCP_MEDIA_TEXT),
+    { NULL, 0,                         MCP_MEDIA_OTHER }
 };
 
 
@@ -79,7 +88,7 @@ mcp_rpc_media(const char *value, size_t len)
     }
 
     for (t = mcp_rpc_types; t->type != NULL; t++) {
-        if (mcp_rpc_type_is(value, len, t->type)) {
+        if (mcp_rpc_type_is(value, len, t)) {
             break;
         }
     }
@@ -89,18 +98,20 @@ mcp_rpc_media(const char *value, size_t len)
 
 
 static int
-mcp_rpc_type_is(const char *value, size_t len, const char *type)
+mcp_rpc_type_is(const char *value, size_t len, const mcp_rpc_type_t *t)
 {
-    size_t  i, n;
+    size_t  i;
 
-    n = strlen(type);
-
-    if (len < n || (len > n && type[n - 1] != '/')) {
+    if (len < t->len || (len > t->len && t->type[t->len - 1] != '/')) {
         return 0;
     }
 
-    for (i = 0; i < n; i++) {
-        if (mcp_rpc_lower(value[i]) != type[i]) {
+    if (memcmp(value, t->type, t->len) == 0) {
+        return 1;
+    }
+
+    for (i = 0; i < t->len; i++) {
+        if (mcp_rpc_lower(value[i]) != t->type[i]) {
             return 0;
         }
     }
@@ -166,7 +177,7 @@ mcp_rpc_is_initialize(const unsigned char *data, size_t len)
     const char  *method;
 
     if (data == NULL || len > MCP_RPC_HEAD_MAX
-        || !mcp_rpc_has(data, len, "\"initialize\""))
+        || !rpc_has(data, len, "\"initialize\""))
     {
         return 0;
     }
@@ -207,40 +218,7 @@ mcp_rpc_is_message(const unsigned char *data, size_t len)
     }
 
     return p < last && (*p == '{' || *p == '[')
-           && mcp_rpc_has(p, last - p, "\"jsonrpc\"");
-}
-
-
-/* memmem() is no part of C or POSIX.1-2017 */
-
-static int
-mcp_rpc_has(const unsigned char *data, size_t len, const char *text)
-{
-    size_t                n;
-    const unsigned char  *p, *last;
-
-    n = strlen(text);
-
-    if (len < n) {
-        return 0;
-    }
-
-    last = data + len - n + 1;
-
-    for (p = data; p < last; p++) {
-
-        p = memchr(p, text[0], last - p);
-
-        if (p == NULL) {
-            return 0;
-        }
-
-        if (memcmp(p, text, n) == 0) {
-            return 1;
-        }
-    }
-
-    return 0;
+           && rpc_has(p, last - p, "\"jsonrpc\"");
 }
 
 
