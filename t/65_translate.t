@@ -5,6 +5,7 @@
 
 use lib 't/lib';
 use IO::Uncompress::Gunzip qw(gunzip);
+use MCP::H2;
 use MCP::Lost;
 use MCP::Test;
 
@@ -695,7 +696,7 @@ sub http_2 {
 
                 # the second one on the connection is the module's
 
-                my @got = two_over_h2($c, $method);
+                my @got = over_h2($c, $method);
 
                 is(scalar @got, 2, "$name: two answers");
 
@@ -720,8 +721,8 @@ sub http_2 {
 
         answers($c, { raw => http_text($status, $json, $body) });
 
-        my ($one) = two_over_h2($c, 'POST');
-        my ($plain) = two_over_h2(stock_of($c), 'POST');
+        my ($one) = over_h2($c, 'POST');
+        my ($plain) = over_h2(stock_of($c), 'POST');
 
         is_deeply($one, $plain, "$status: as without the module");
     }
@@ -730,65 +731,16 @@ sub http_2 {
 }
 
 
-# The answers to two equal requests, one after the other.
+# The status, the type and the body of two equal requests, one after the other.
 
-sub two_over_h2 {
+sub over_h2 {
     my ($c, $method) = @_;
 
-    my $dir = $nginx->{dir};
-    my @data;
+    my @got = two_over_h2($nginx, $c, $method);
 
-    if ($method eq 'POST') {
-        open my $fh, '>', "$dir/body" or die "$dir/body: $!\n";
-        print {$fh} '{"jsonrpc":"2.0","id":1,"method":"tools/call"}';
-        close $fh;
-        @data = ('-d', "$dir/body");
-    }
-
-    my @command = ('nghttp', '-v', '--no-dep', '-m2', '-t3', '-p2',
-                   '--peer-max-concurrent-streams=1', @data,
-                   "-H:method: $method",
-                   '-Hmcp-session-id: ' . $c->session,
-                   'http://127.0.0.1:' . $nginx->port(2) . $c->{uri});
-
-    @command = grep { $_ ne '-p2' } @command;
-    open my $pipe, '-|', @command or die "nghttp: $!\n";
-
-    my $all = do { local $/; <$pipe> } // '';
-    close $pipe;
-
-    return frames($all);
-}
-
-
-# What nghttp -v has printed: header lines, frames, and bodies between them.
-
-sub frames {
-    my ($all) = @_;
-
-    my (%answer, @order);
-
-    $all =~ s/\e\[[\d;]*m//g;
-
-    while ($all =~ /recv[ ]\(stream_id=(\d+)\)[ ](:?[\w-]+):[ ](.*)/xg) {
-        my ($id, $name, $value) = ($1, $2, $3);
-
-        push @order, $id unless $answer{$id};
-        $answer{$id}{$name} = $value
-            if $name =~ /^(?::status|content-(?:type|length))$/;
-    }
-
-    # a body stands in front of the line that tells of its DATA frame
-
-    $all =~ s/\n\s{10,}.*//g;
-
-    while ($all =~ /(?:\A|\n)(?!\[)(.*?)\[[ ]*[\d.]+\][ ]recv[ ]DATA[ ]frame
-                    [ ]<length=(\d+),.*?stream_id=(\d+)>/sxg)
-    {
-        $answer{$3}{body} .= substr $1, -$2, $2 if $2;
-    }
-
-    return @answer{@order};
+    return map { my $x = $_;
+                 +{ map { exists $x->{$_} ? ($_ => $x->{$_}) : () }
+                    qw(:status content-type content-length body) } } @got;
 }
 
 
