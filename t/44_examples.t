@@ -13,8 +13,9 @@ use MCP::Util qw(free_port json_data project_root slurp work_dir);
 my @fake = fakes(3);
 my $version = MCP::Nginx->version;
 my $root = project_root();
-my $temp = join ' ', map { "${_}_temp_path temp_$_;" }
-           qw(client_body proxy fastcgi uwsgi scgi);
+my $files = join ' ', 'access_log default.log;',
+            map { "${_}_temp_path temp_$_;" }
+            qw(client_body proxy fastcgi uwsgi scgi);
 
 my %needs = ('resolve.conf' => 1_027_003);
 
@@ -73,7 +74,7 @@ sub folder {
     $text =~ s/\blisten +[^;]+;/listen 127.0.0.1:$port;/g;
     $text =~ s{/var/log/nginx/}{$dir/}g;
     $text =~ s/^ *(?:pid|\w+_temp_path|daemon) .*\n//mg;
-    $text =~ s/^http \{\n/http {\n$temp\n/m;
+    $text =~ s/^http \{\n/http {\n$files\n/m;
 
     for my $addr (@servers) {
         $text =~ s/\bserver +(?!\{|127\.0\.0\.1:\d+ ours)\S+?(?=[ ;])/server $addr ours/;
