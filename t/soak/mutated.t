@@ -30,7 +30,7 @@ my %seen;
 my ($memory, $turn) = (0, 0);
 
 until (answers() >= $want) {
-    my @x = map { request() } 1 .. 24;
+    my @x = map { request() } 1 .. 150;
 
     MCP::Exchange::drive(\@x, timeout => 0.6);
     $seen{ substr $_->status || "none", 0, 4 }++ for @x;

@@ -122,7 +122,7 @@ sub choose_framing {
 
     $self->{state} = 'body';
     $self->{framing} = $coding =~ /chunked/i ? 'chunked'
-                     : defined $length       ? 'length'
+                     : ($length // '') =~ /^\d{1,15}$/ ? 'length'
                      : $self->{kind} eq 'request' ? 'none' : 'close';
     $self->{left} = $length;
     return;
