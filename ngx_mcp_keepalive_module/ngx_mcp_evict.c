@@ -19,12 +19,19 @@
 
 static ngx_mcp_session_slot_t *ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *keep, ngx_uint_t busy);
+static ngx_mcp_session_slot_t *ngx_mcp_evict_idle(ngx_mcp_zone_t *zone,
+    ngx_mcp_session_slot_t *keep, ngx_uint_t busy);
+static ngx_mcp_peer_slot_t *ngx_mcp_evict_peer_after(ngx_mcp_zone_t *zone,
+    ngx_mcp_peer_slot_t *peer);
 static ngx_mcp_session_slot_t *ngx_mcp_evict_first(ngx_queue_t *queue,
     ngx_mcp_session_slot_t *keep, ngx_uint_t busy);
 
 
 /* How many records may still be looked at in this hold of the lock. */
 static ngx_uint_t  ngx_mcp_evict_left;
+
+/* The peer looked at last, by slot, where there were more than that. */
+static uint32_t  ngx_mcp_evict_cursor;
 
 
 void
@@ -91,10 +98,7 @@ static ngx_mcp_session_slot_t *
 ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep,
     ngx_uint_t busy)
 {
-    ngx_queue_t              *q, *p;
-    ngx_mcp_peer_slot_t      *peer;
-    ngx_mcp_session_slot_t   *s, *oldest;
-    ngx_mcp_upstream_slot_t  *us;
+    ngx_mcp_session_slot_t  *oldest;
 
     oldest = ngx_mcp_evict_first(&zone->sh->lost, keep, 1);
 
@@ -102,32 +106,81 @@ ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep,
         oldest = ngx_mcp_evict_first(&zone->sh->fresh, keep, busy);
     }
 
-    if (oldest != NULL) {
-        return oldest;
+    return oldest ? oldest : ngx_mcp_evict_idle(zone, keep, busy);
+}
+
+
+/*
+ * The longest idle of all peers; where these are more than may be looked at in
+ * one hold, of some of them, and of the others next time.
+ */
+
+static ngx_mcp_session_slot_t *
+ngx_mcp_evict_idle(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep,
+    ngx_uint_t busy)
+{
+    ngx_mcp_peer_slot_t     *peer;
+    ngx_mcp_session_slot_t  *s, *oldest;
+
+    oldest = NULL;
+    peer = ngx_mcp_zone_slot(zone, ngx_mcp_evict_cursor, NGX_MCP_SLOT_PEER);
+
+    while (ngx_mcp_evict_left) {
+        peer = ngx_mcp_evict_peer_after(zone, peer);
+
+        if (peer == NULL) {
+            break;
+        }
+
+        if (ngx_queue_empty(&peer->ready)) {
+            ngx_mcp_evict_left--;
+            continue;
+        }
+
+        s = ngx_mcp_evict_first(&peer->ready, keep, busy);
+
+        if (s != NULL
+            && (oldest == NULL || s->client_ms < oldest->client_ms))
+        {
+            oldest = s;
+        }
     }
 
-    for (q = ngx_queue_head(&zone->sh->upstreams);
+    ngx_mcp_evict_cursor = peer ? ngx_mcp_zone_index(zone, peer) : 0;
+
+    return oldest;
+}
+
+
+/* The next of all peers of all upstreams; NULL: there is none after it. */
+
+static ngx_mcp_peer_slot_t *
+ngx_mcp_evict_peer_after(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
+{
+    ngx_queue_t              *q, *p;
+    ngx_mcp_upstream_slot_t  *us;
+
+    us = peer ? ngx_mcp_zone_slot(zone, peer->upstream, NGX_MCP_SLOT_UPSTREAM)
+              : NULL;
+
+    p = us ? ngx_queue_next(&peer->queue) : NULL;
+    q = us ? &us->queue : ngx_queue_head(&zone->sh->upstreams);
+
+    for ( /* void */ ;
          q != ngx_queue_sentinel(&zone->sh->upstreams);
          q = ngx_queue_next(q))
     {
         us = ngx_queue_data(q, ngx_mcp_upstream_slot_t, queue);
+        p = p ? p : ngx_queue_head(&us->peers);
 
-        for (p = ngx_queue_head(&us->peers);
-             p != ngx_queue_sentinel(&us->peers);
-             p = ngx_queue_next(p))
-        {
-            peer = ngx_queue_data(p, ngx_mcp_peer_slot_t, queue);
-            s = ngx_mcp_evict_first(&peer->ready, keep, busy);
-
-            if (s != NULL
-                && (oldest == NULL || s->client_ms < oldest->client_ms))
-            {
-                oldest = s;
-            }
+        if (p != ngx_queue_sentinel(&us->peers)) {
+            return ngx_queue_data(p, ngx_mcp_peer_slot_t, queue);
         }
+
+        p = NULL;
     }
 
-    return oldest;
+    return NULL;
 }
 
 

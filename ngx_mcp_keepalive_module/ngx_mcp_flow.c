@@ -21,7 +21,11 @@
 /* A stream to be ended may finish the event it is in, in ms. */
 #define NGX_MCP_FLOW_GRACE       500
 
+/* A worker that is to leave may notice it so late, in ms. */
+#define NGX_MCP_FLOW_NOTICE      1000
 
+
+static ngx_msec_t ngx_mcp_flow_drain(ngx_mcp_flow_t *f, ngx_mcp_end_t why);
 static ngx_uint_t ngx_mcp_flow_open(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_hook(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_scan(ngx_mcp_flow_t *f, ngx_chain_t *in);
@@ -128,24 +132,41 @@ ngx_mcp_flow_passed(ngx_mcp_flow_t *f, ngx_int_t rc)
 void
 ngx_mcp_flow_end(ngx_mcp_flow_t *f, ngx_mcp_end_t why)
 {
-    ngx_msec_t  drain;
-
     if (!f->notify || f->ending || f->conf->drain == 0
         || !ngx_mcp_flow_open(f))
     {
         return;
     }
 
-    /* the last one may need a moment more */
-
-    drain = f->conf->drain;
-    drain -= ngx_min(drain / 4, NGX_MCP_FLOW_GRACE);
-
     f->ending = 1;
     f->why = why;
-    f->end = ngx_current_msec + ngx_mcp_farewell_share(drain, &f->retry);
+    f->end = ngx_current_msec
+             + ngx_mcp_farewell_share(ngx_mcp_flow_drain(f, why), &f->retry);
 
     ngx_mcp_flow_arm(f);
+}
+
+
+/* The time over which streams end; "worker_shutdown_timeout" cuts the rest. */
+
+static ngx_msec_t
+ngx_mcp_flow_drain(ngx_mcp_flow_t *f, ngx_mcp_end_t why)
+{
+    ngx_msec_t        drain, left;
+    ngx_core_conf_t  *ccf;
+
+    drain = f->conf->drain;
+    ccf = (ngx_core_conf_t *) ngx_get_conf(ngx_cycle->conf_ctx,
+                                           ngx_core_module);
+
+    if (why == NGX_MCP_END_EXIT && ccf->shutdown_timeout) {
+        left = ccf->shutdown_timeout;
+        drain = ngx_min(drain, left - ngx_min(left / 2, NGX_MCP_FLOW_NOTICE));
+    }
+
+    /* the last one may need a moment more */
+
+    return drain - ngx_min(drain / 4, NGX_MCP_FLOW_GRACE);
 }
 
 

@@ -30,7 +30,15 @@
 /* How many sessions of a peer are looked at for an attempt. */
 #define NGX_MCP_ATTEMPT_NODES   16
 
+/*
+ * So many of a peer's sessions that wait for a place are looked at in a second,
+ * whatever its rate: a slow peer must not keep the workers from others.
+ */
+#define NGX_MCP_DEFER_RATE      5000
 
+
+static ngx_rbtree_node_t *ngx_mcp_lease_first(ngx_rbtree_t *tree,
+    uint64_t from);
 static ngx_int_t ngx_mcp_lease_look(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *s, ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);
 static ngx_int_t ngx_mcp_lease_try(ngx_mcp_policy_t *policy,
@@ -71,6 +79,7 @@ ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
 {
     uint64_t                 now;
     ngx_int_t                rc;
+    uint64_t                 first;
     ngx_uint_t               n;
     ngx_rbtree_t            *tree;
     ngx_rbtree_node_t       *node, *next;
@@ -83,13 +92,20 @@ ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
 
     tree = &zone->sh->wake;
 
-    node = (tree->root != tree->sentinel)
-           ? ngx_rbtree_min(tree->root, tree->sentinel) : NULL;
+    node = ngx_mcp_lease_first(tree, due->from);
+    first = node ? node->key : 0;
 
     for (n = NGX_MCP_LOCK_NODES; node; node = next, n--) {
 
         if (n == 0) {
             rc = NGX_AGAIN;
+
+            /* those of other peers were passed over, and are still there */
+
+            if (peer) {
+                due->from = ngx_max(node->key, first + 1);
+            }
+
             break;
         }
 
@@ -182,6 +198,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
 
         if (peer->check) {
             peer->check = 0;
+            n -= ngx_min(n - 1, NGX_MCP_ATTEMPT_NODES);
 
             if (ngx_mcp_lease_check(policy, peer, lease, now)) {
                 rc = NGX_OK;
@@ -350,6 +367,31 @@ ngx_mcp_session_extend(ngx_mcp_lease_t *lease, ngx_msec_t timeout)
 }
 
 
+/* The first node whose time is not before "from"; or NULL. */
+
+static ngx_rbtree_node_t *
+ngx_mcp_lease_first(ngx_rbtree_t *tree, uint64_t from)
+{
+    ngx_rbtree_node_t  *node, *first;
+
+    first = NULL;
+    node = tree->root;
+
+    while (node != tree->sentinel) {
+
+        if (node->key >= from) {
+            first = node;
+            node = node->left;
+
+        } else {
+            node = node->right;
+        }
+    }
+
+    return first;
+}
+
+
 /* The time of a session's next work has come: what is it? */
 
 static ngx_int_t
@@ -432,13 +474,14 @@ ngx_mcp_lease_try(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *s,
         ngx_mcp_lease_defer(zone, s, NGX_MCP_COUNT_SKIPPED_RATE);
         ngx_mcp_lease_behind(policy, s, due, now);
 
-        /* one after the other, so that few are looked at in vain; but with
-         * more than 1,000 a second some at once */
+        /* one after the other, so that few are looked at in vain; but where
+         * there may be more than 1,000 a second some at once */
 
         if (peer->defer_ms < now + policy->interval) {
-            peer->defer_ms = ngx_max(peer->defer_ms
-                                     + (ngx_random() % policy->rate < 1000),
-                                     now + NGX_MCP_DEFER);
+            peer->defer_ms += (ngx_random() % ngx_min(policy->rate,
+                                                      NGX_MCP_DEFER_RATE)
+                               < 1000);
+            peer->defer_ms = ngx_max(peer->defer_ms, now + NGX_MCP_DEFER);
         }
 
         ngx_mcp_record_wake(zone, s, peer->defer_ms);

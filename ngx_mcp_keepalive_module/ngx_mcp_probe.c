@@ -243,15 +243,15 @@ static void
 ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
 {
     uint32_t                peer;
-    ngx_mcp_zone_t         *zone;
     ngx_mcp_probe_t        *p;
+    ngx_mcp_policy_t       *policy;
     ngx_mcp_release_t       rel;
     ngx_mcp_probe_next_pt   next;
 
     p = connect->data;
     next = p->next;
     peer = p->lease.peer;
-    zone = p->lease.policy->zone;
+    policy = p->lease.policy;
 
     ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
 
@@ -277,7 +277,7 @@ ngx_mcp_probe_connected(ngx_mcp_connect_t *connect)
     }
 
     ngx_mcp_probe_close(p, &rel);
-    next(zone, peer);
+    next(policy, peer);
 }
 
 
@@ -605,13 +605,13 @@ static void
 ngx_mcp_probe_end(ngx_mcp_probe_t *p)
 {
     uint32_t                peer;
-    ngx_mcp_zone_t         *zone;
+    ngx_mcp_policy_t       *policy;
     ngx_mcp_release_t       rel;
     ngx_mcp_probe_next_pt   next;
 
     next = p->next;
     peer = p->lease.peer;
-    zone = p->lease.policy->zone;
+    policy = p->lease.policy;
 
     ngx_memzero(&rel, sizeof(ngx_mcp_release_t));
 
@@ -627,7 +627,7 @@ ngx_mcp_probe_end(ngx_mcp_probe_t *p)
     ngx_mcp_probe_session(p, &rel);
     ngx_mcp_probe_close(p, &rel);
 
-    next(zone, peer);
+    next(policy, peer);
 }
 
 

@@ -18,7 +18,7 @@
 
 
 /* Something that waited for the end of a probe at "peer" may go on. */
-typedef void (*ngx_mcp_probe_next_pt)(ngx_mcp_zone_t *zone, uint32_t peer);
+typedef void (*ngx_mcp_probe_next_pt)(ngx_mcp_policy_t *policy, uint32_t peer);
 
 
 /*

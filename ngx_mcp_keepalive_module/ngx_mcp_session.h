@@ -128,6 +128,8 @@ typedef struct {
 
 typedef struct {
     uint64_t                    wake;       /* when to look again */
+    uint64_t                    from;       /* where one peer's search goes on,
+                                             * 0: from the start */
     ngx_mcp_policy_t           *credentials;
                                             /* first session of this upstream
                                              * skipped for want of them */

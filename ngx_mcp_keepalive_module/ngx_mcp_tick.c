@@ -45,11 +45,12 @@ static void ngx_mcp_tick_marked(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_reap(ngx_mcp_policy_t *policy);
 static void ngx_mcp_tick_schedule(ngx_mcp_due_t *due);
-static void ngx_mcp_tick_attempts(ngx_mcp_due_t *due);
+static void ngx_mcp_tick_attempts(ngx_mcp_policy_t *policy,
+    ngx_mcp_due_t *due);
 static void ngx_mcp_tick_pump(ngx_mcp_zone_t *zone, uint32_t peer,
     ngx_uint_t holds, ngx_mcp_due_t *due);
 static void ngx_mcp_tick_tell(ngx_mcp_due_t *due);
-static void ngx_mcp_tick_next(ngx_mcp_zone_t *zone, uint32_t peer);
+static void ngx_mcp_tick_next(ngx_mcp_policy_t *policy, uint32_t peer);
 
 
 static ngx_event_t            ngx_mcp_tick;
@@ -137,9 +138,10 @@ ngx_mcp_tick_soon(void)
 static void
 ngx_mcp_tick_handler(ngx_event_t *ev)
 {
-    ngx_uint_t        i, n;
-    ngx_mcp_due_t     due;
-    ngx_mcp_zone_t  **zone;
+    ngx_uint_t            i, n;
+    ngx_mcp_due_t         due;
+    ngx_mcp_zone_t      **zone;
+    ngx_mcp_srv_conf_t  **conf;
 
     ngx_memzero(&due, sizeof(ngx_mcp_due_t));
     due.wake = (uint64_t) -1;
@@ -154,7 +156,11 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
         ngx_mcp_connect_cancel_all();
 
     } else {
-        ngx_mcp_tick_attempts(&due);
+        conf = ngx_mcp_tick_conf->upstreams.elts;
+
+        for (i = 0; i < ngx_mcp_tick_conf->upstreams.nelts; i++) {
+            ngx_mcp_tick_attempts(&conf[i]->policy, &due);
+        }
 
         zone = ngx_mcp_tick_conf->zones.elts;
 
@@ -318,21 +324,12 @@ ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf)
 
 
 static void
-ngx_mcp_tick_attempts(ngx_mcp_due_t *due)
+ngx_mcp_tick_attempts(ngx_mcp_policy_t *policy, ngx_mcp_due_t *due)
 {
-    ngx_uint_t            i;
-    ngx_mcp_lease_t       lease;
-    ngx_mcp_srv_conf_t  **conf;
+    ngx_mcp_lease_t  lease;
 
-    conf = ngx_mcp_tick_conf->upstreams.elts;
-
-    for (i = 0; i < ngx_mcp_tick_conf->upstreams.nelts; i++) {
-
-        while (ngx_mcp_session_lease_attempt(&conf[i]->policy, &lease, due)
-               == NGX_OK)
-        {
-            ngx_mcp_probe_start(&lease, ngx_mcp_tick_next);
-        }
+    while (ngx_mcp_session_lease_attempt(policy, &lease, due) == NGX_OK) {
+        ngx_mcp_probe_start(&lease, ngx_mcp_tick_next);
     }
 }
 
@@ -392,7 +389,7 @@ ngx_mcp_tick_tell(ngx_mcp_due_t *due)
 /* What waited for this end need not wait for the tick. */
 
 static void
-ngx_mcp_tick_next(ngx_mcp_zone_t *zone, uint32_t peer)
+ngx_mcp_tick_next(ngx_mcp_policy_t *policy, uint32_t peer)
 {
     ngx_mcp_due_t  due;
 
@@ -403,7 +400,7 @@ ngx_mcp_tick_next(ngx_mcp_zone_t *zone, uint32_t peer)
     ngx_memzero(&due, sizeof(ngx_mcp_due_t));
     due.wake = (uint64_t) -1;
 
-    ngx_mcp_tick_attempts(&due);
-    ngx_mcp_tick_pump(zone, peer, NGX_MCP_END_HOLDS, &due);
+    ngx_mcp_tick_attempts(policy, &due);
+    ngx_mcp_tick_pump(policy->zone, peer, NGX_MCP_END_HOLDS, &due);
     ngx_mcp_tick_schedule(&due);
 }

@@ -22,8 +22,6 @@
 #define NGX_MCP_TEXT_DATA     (NGX_MCP_SLOT_SIZE - sizeof(ngx_mcp_slot_t)     \
                                - sizeof(uint32_t))
 
-/* The longest input of a hash: a session id with its name space. */
-
 
 typedef struct {
     ngx_mcp_slot_t              slot;

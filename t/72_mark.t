@@ -108,7 +108,7 @@ sub black_hole {
     my @clients = clients($nginx, 40);
 
     $fake->rule(when => { rpc => 'tools/call' }, do => { delay => 150 });
-    each_client(\@clients, [qw(initialize initialized)]);
+    each_client(\@clients, [qw(initialize initialized)], width => 8);
     each_client(\@clients, ["call"], width => 40);
 
     my @before = keys %{{ map { conn($_) => 1 } $fake->requests }};

@@ -20,6 +20,7 @@ my $drain = $long ? 5000 : 2000;
 
 leaves('reload');
 leaves('quit');
+hurried();
 late();
 in_an_event();
 subscription();
@@ -53,6 +54,36 @@ sub stream {
 
 
 # ---- a worker that leaves ----
+
+# worker_shutdown_timeout is shorter than drain: it cuts nobody.
+
+sub hurried {
+    my $fake = fake();
+    my $nginx = up($fake, workers => 2, main => 'worker_shutdown_timeout 2s;',
+                   upstream => 'mcp_keepalive zone=mcp:1m interval=off;'
+                             . ' mcp_reconnect drain=30s;');
+    my @clients = clients($nginx, 40);
+
+    each_client(\@clients, [qw(initialize initialized)]);
+
+    my @x = map { $_->start_get } @clients;
+
+    MCP::Exchange::drive(\@x, timeout => 20, until => sub {
+        return !grep { !$_->{http}->has_head } @x;
+    });
+    $nginx->signal('HUP');
+    MCP::Exchange::drive(\@x, timeout => 5);
+
+    my @bad = grep { $_->{failed}
+                     || without($_->body) !~ /^retry: \d+\n\n$/ } @x;
+
+    is(scalar @bad, 0, 'hurried: every client gets a retry and a proper end')
+        or diag($bad[0]{failed} // $bad[0]->body);
+    $nginx->stop;
+    $fake->kill;
+    return;
+}
+
 
 sub leaves {
     my ($how) = @_;

@@ -30,13 +30,14 @@ void
 mcp_rpc_head_scan(mcp_rpc_head_t *h, const unsigned char *data, size_t len,
     const char *id)
 {
-    int                   array;
+    int                   array, escaped;
     mcp_rpc_slice_t       key;
-    const unsigned char  *p, *last;
+    const unsigned char  *p, *last, *value;
 
     memset(h, 0, sizeof(mcp_rpc_head_t));
 
     last = data + len;
+    escaped = 0;
 
     if (len >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) {
         data += 3;
@@ -71,8 +72,14 @@ mcp_rpc_head_scan(mcp_rpc_head_t *h, const unsigned char *data, size_t len,
 
         mcp_rpc_head_member(h, &key, p, last, id);
 
+        /* written in another way it may be any of them */
+
+        escaped |= (memchr(key.start, '\\', key.len) != NULL);
+
+        value = p;
+
         p = mcp_rpc_head_value(p, last);
-        if (p == NULL) {
+        if (p == NULL || p == value) {
             return;
         }
 
@@ -80,7 +87,7 @@ mcp_rpc_head_scan(mcp_rpc_head_t *h, const unsigned char *data, size_t len,
 
     } while (p < last && *p == ',');
 
-    if (p < last && *p == '}' && !array) {
+    if (p < last && *p == '}' && !array && !escaped) {
         h->whole = (mcp_rpc_head_space(p + 1, last) == last);
     }
 }

@@ -22,8 +22,9 @@ typedef struct {
     unsigned                    result:1;
     unsigned                    error:1;
     unsigned                    method:1;
-    unsigned                    whole:1;    /* one object up to its end, and
-                                             * nothing after it */
+    unsigned                    whole:1;    /* one object up to its end,
+                                             * nothing after it, and no name
+                                             * of a member with an escape */
 } mcp_rpc_head_t;
 
 

@@ -580,7 +580,7 @@ test_head_scan(void)
     mcp_rpc_head_t  h;
 
     static const char  text[] =
-        " { \"a\\\"b\" : [1,{\"result\":2},\"}\\\\\"] , \"n\":-1.5e3,"
+        " { \"a'b\" : [1,\"\\\"\",{\"result\":2},\"}\\\\\"] , \"n\":-1.5e3,"
         "\"t\":true,\"error\":null,\"jsonrpc\":\"2.0\",\"id\":\"" ID "\" ,"
         "\"x\":{\"id\":1,\"method\":2},\"result\" : {} }";
 
@@ -643,6 +643,10 @@ test_head_scan(void)
     ok(!h.whole, "an array is not one object");
     mcp_rpc_head_scan(&h, (unsigned char *) "{\"a\":1]", 7, ID);
     ok(!h.whole, "a wrong bracket");
+    mcp_rpc_head_scan(&h, (unsigned char *) "{\"a\":}", 6, ID);
+    ok(!h.whole, "no value at all");
+    mcp_rpc_head_scan(&h, (unsigned char *) "{\"\\u0065\":1}", 12, ID);
+    ok(!h.whole, "a name that may be any");
 }
 
 
