@@ -13,7 +13,7 @@ my @fakes = fakes(3);
 my $nginx = nginx(
     fakes => \@fakes, workers => 2, connections => 2048,
     main => 'worker_shutdown_timeout 3s;',
-    upstream => 'mcp_keepalive zone=mcp:2m interval=300ms rate=2000;'
+    upstream => 'mcp_keepalive zone=mcp:2m interval=1s rate=500;'
               . ' keepalive 8;');
 my @clients = clients($nginx, 40);
 
