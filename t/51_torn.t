@@ -221,7 +221,7 @@ sub ask {
 
     while (my @todo = splice @clients, 0, 12) {
 
-        for my $turn (1 .. 50) {
+        for my $turn (1 .. 500) {
             my @x = map { $_->$start(@args) } @todo;
 
             MCP::Exchange::drive(\@x, timeout => 3);
@@ -230,7 +230,7 @@ sub ask {
             $count{again} += @todo;
         }
 
-        fail("no answer to $name in 50 turns") for @todo;
+        fail("no answer to $name in 500 turns") for @todo;
     }
 
     return;
