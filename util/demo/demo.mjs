@@ -284,7 +284,8 @@ async function main() {
   await clients.open(`http://127.0.0.1:${port}/mcp`, 4);
   say(`${clients.size} clients have opened a session each and go quiet; `
       + 'nginx asks for them every 2 s');
-  say('Ctrl-C ends everything');
+  say('Ctrl-C ends everything' + (process.env.DEMO_SECONDS
+    ? `, or the end of ${process.env.DEMO_SECONDS} s` : ''));
 
   await live();
 }
