@@ -57,8 +57,12 @@ sub machine {
     my ($load) = slurp('/proc/loadavg') =~ /^(\S+)/;
     my $version = `@{[ MCP::Nginx::binary() ]} -v 2>&1` =~ s/.*: //sr;
 
+    my ($day, $commit) = map { s/\s+$//r } `date -u +%F`,
+                         `git -C @{[ project_root() ]} describe --always 2>&1`;
+
     chomp $version;
-    return "$cpu, $cores cores; $version; load before: $load";
+    return "$cpu, $cores cores; $version; load before: $load;"
+           . " commit $commit, $day";
 }
 
 
