@@ -15,7 +15,8 @@
 static ngx_int_t ngx_mcp_alias_create(ngx_http_request_t *r,
     ngx_table_elt_t *session, ngx_table_elt_t *last, ngx_str_t *id);
 static void ngx_mcp_alias_forget_variables(ngx_http_request_t *r);
-static void ngx_mcp_alias_restore(ngx_list_t *headers, ngx_mcp_ctx_t *ctx);
+static ngx_uint_t ngx_mcp_alias_restore(ngx_list_t *headers,
+    ngx_mcp_ctx_t *ctx);
 
 
 static ngx_str_t  ngx_mcp_alias_last = ngx_string("Last-Event-ID");
@@ -79,10 +80,25 @@ ngx_mcp_alias_request(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 void
 ngx_mcp_alias_response(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 {
-    if (ctx->alias.len) {
-        ngx_mcp_alias_restore(&r->headers_out.headers, ctx);
-        ngx_mcp_alias_restore(&r->upstream->headers_in.headers, ctx);
+    if (ctx->alias.len == 0) {
+        return;
     }
+
+    (void) ngx_mcp_alias_restore(&r->headers_out.headers, ctx);
+
+#if (NGX_HTTP_CACHE)
+
+    /* what is stored is the answer as it came, with the server's id */
+
+    if (ngx_mcp_alias_restore(&r->upstream->headers_in.headers, ctx)) {
+        r->upstream->cacheable = 0;
+    }
+
+#else
+
+    (void) ngx_mcp_alias_restore(&r->upstream->headers_in.headers, ctx);
+
+#endif
 }
 
 
@@ -150,11 +166,14 @@ ngx_mcp_alias_forget_variables(ngx_http_request_t *r)
 }
 
 
-static void
+static ngx_uint_t
 ngx_mcp_alias_restore(ngx_list_t *headers, ngx_mcp_ctx_t *ctx)
 {
+    ngx_uint_t              found;
     ngx_table_elt_t        *h;
     ngx_mcp_header_walk_t   walk;
+
+    found = 0;
 
     ngx_mcp_header_walk(&walk, headers);
 
@@ -162,13 +181,14 @@ ngx_mcp_alias_restore(ngx_list_t *headers, ngx_mcp_ctx_t *ctx)
         h = ngx_mcp_header_next(&walk, &ngx_mcp_header_session);
 
         if (h == NULL) {
-            return;
+            return found;
         }
 
         if (h->value.len == ctx->alias.len
             && ngx_memcmp(h->value.data, ctx->alias.data, ctx->alias.len) == 0)
         {
             h->value = ctx->id;
+            found = 1;
         }
     }
 }

@@ -2,8 +2,8 @@
 /*
  * Copyright (C) ngx_mcp_keepalive_module contributors
  *
- * What goes when the zone is full: lost sessions first, then those not ready,
- * then the longest idle.
+ * What goes when the zone is full: peers that are gone, then lost sessions,
+ * then those not ready, then the longest idle.
  */
 
 
@@ -13,10 +13,12 @@
 #include "ngx_mcp_record.h"
 
 
-/* How many sessions of one queue are looked at for one that may go. */
+/* How many of one queue are looked at for one that may go. */
 #define NGX_MCP_EVICT_NODES   8
 
 
+static ngx_int_t ngx_mcp_evict_gone(ngx_mcp_zone_t *zone,
+    ngx_mcp_peer_slot_t *used);
 static ngx_mcp_session_slot_t *ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *keep, ngx_uint_t busy);
 static ngx_mcp_session_slot_t *ngx_mcp_evict_idle(ngx_mcp_zone_t *zone,
@@ -33,11 +35,16 @@ static ngx_uint_t  ngx_mcp_evict_left;
 /* The peer looked at last, by slot, where there were more than that. */
 static uint32_t  ngx_mcp_evict_cursor;
 
+/* The same for those that are gone; "sought": none was met in this hold. */
+static uint32_t    ngx_mcp_evict_gone_cursor;
+static ngx_uint_t  ngx_mcp_evict_sought;
+
 
 void
 ngx_mcp_evict_begin(void)
 {
     ngx_mcp_evict_left = NGX_MCP_LOCK_NODES;
+    ngx_mcp_evict_sought = 0;
 }
 
 
@@ -50,9 +57,9 @@ ngx_mcp_session_make_room(ngx_mcp_zone_t *zone)
 
     ngx_mcp_evict_begin();
 
-    rc = ngx_mcp_evict(zone, NULL);
+    rc = ngx_mcp_evict(zone, NULL, NULL);
 
-    while (rc == NGX_OK && ngx_mcp_evict(zone, NULL) == NGX_OK) {
+    while (rc == NGX_OK && ngx_mcp_evict(zone, NULL, NULL) == NGX_OK) {
         /* void */
     }
 
@@ -63,10 +70,15 @@ ngx_mcp_session_make_room(ngx_mcp_zone_t *zone)
 
 
 ngx_int_t
-ngx_mcp_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
+ngx_mcp_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep,
+    ngx_mcp_peer_slot_t *used)
 {
     ngx_uint_t               left, busy;
     ngx_mcp_session_slot_t  *s;
+
+    if (ngx_mcp_evict_gone(zone, used) == NGX_OK) {
+        return NGX_OK;
+    }
 
     /* those with a request not long ago only if there are no others */
 
@@ -87,6 +99,48 @@ ngx_mcp_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep)
             break;
         }
     }
+
+    return NGX_DECLINED;
+}
+
+
+/* Addresses that names led to once, or configurations named. */
+
+static ngx_int_t
+ngx_mcp_evict_gone(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *used)
+{
+    ngx_uint_t                n;
+    ngx_mcp_peer_slot_t      *peer;
+    ngx_mcp_upstream_slot_t  *us;
+
+    if (ngx_mcp_evict_sought) {
+        return NGX_DECLINED;
+    }
+
+    peer = ngx_mcp_zone_slot(zone, ngx_mcp_evict_gone_cursor,
+                             NGX_MCP_SLOT_PEER);
+
+    for (n = NGX_MCP_EVICT_NODES; n && ngx_mcp_evict_left; n--) {
+        peer = ngx_mcp_evict_peer_after(zone, peer);
+
+        if (peer == NULL) {
+            break;
+        }
+
+        ngx_mcp_evict_left--;
+
+        us = ngx_mcp_zone_slot(zone, peer->upstream, NGX_MCP_SLOT_UPSTREAM);
+
+        if (peer != used && peer->refs == 0 && peer->modern == 0
+            && ngx_mcp_peer_gone(us, peer))
+        {
+            ngx_mcp_peer_free_locked(zone, peer);
+            return NGX_OK;
+        }
+    }
+
+    ngx_mcp_evict_gone_cursor = peer ? ngx_mcp_zone_index(zone, peer) : 0;
+    ngx_mcp_evict_sought = 1;
 
     return NGX_DECLINED;
 }

@@ -26,6 +26,7 @@
 
 
 static ngx_msec_t ngx_mcp_flow_drain(ngx_mcp_flow_t *f, ngx_mcp_end_t why);
+static ngx_uint_t ngx_mcp_flow_unheard(ngx_mcp_flow_t *f);
 static ngx_uint_t ngx_mcp_flow_open(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_hook(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_scan(ngx_mcp_flow_t *f, ngx_chain_t *in);
@@ -120,12 +121,40 @@ ngx_mcp_flow_pass(ngx_mcp_flow_t *f, ngx_chain_t *in)
 }
 
 
-void
-ngx_mcp_flow_passed(ngx_mcp_flow_t *f, ngx_int_t rc)
+ngx_int_t
+ngx_mcp_flow_passed(ngx_mcp_flow_t *f, ngx_chain_t *in, ngx_int_t rc)
 {
-    if (rc == NGX_ERROR) {
-        ngx_mcp_flow_decide(f, NGX_MCP_END_WRITE);
+    if (rc != NGX_ERROR) {
+        return rc;
     }
+
+    if (!ngx_mcp_flow_unheard(f)) {
+        ngx_mcp_flow_decide(f, NGX_MCP_END_WRITE);
+        return rc;
+    }
+
+    for ( /* void */ ; in; in = in->next) {
+        in->buf->pos = in->buf->last;
+    }
+
+    return NGX_OK;
+}
+
+
+/* The client has left; with "proxy_ignore_client_abort" its call goes on. */
+
+static ngx_uint_t
+ngx_mcp_flow_unheard(ngx_mcp_flow_t *f)
+{
+    if (f->notify || !f->upstream->conf->ignore_client_abort
+        || !f->request->connection->error)
+    {
+        return 0;
+    }
+
+    f->heartbeat = 0;
+
+    return 1;
 }
 
 
@@ -489,7 +518,9 @@ ngx_mcp_flow_beat(ngx_mcp_flow_t *f)
     f->tally->heartbeats++;
     f->tally->changed = 1;
 
-    if (ngx_mcp_relay_put(r, b, f->filter) == NGX_OK) {
+    if (ngx_mcp_relay_put(r, b, f->filter) == NGX_OK
+        || ngx_mcp_flow_unheard(f))
+    {
         return NGX_OK;
     }
 

@@ -76,9 +76,13 @@ typedef struct {
 ngx_mcp_flow_t *ngx_mcp_flow_create(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_mcp_tally_t *tally, ngx_http_output_body_filter_pt filter);
 
-/* In the body filter, before and after "in" is handed on. */
+/*
+ * In the body filter, before and after "in" is handed on, with "rc" for a
+ * result; returns that of the filter.
+ */
 void ngx_mcp_flow_pass(ngx_mcp_flow_t *f, ngx_chain_t *in);
-void ngx_mcp_flow_passed(ngx_mcp_flow_t *f, ngx_int_t rc);
+ngx_int_t ngx_mcp_flow_passed(ngx_mcp_flow_t *f, ngx_chain_t *in,
+    ngx_int_t rc);
 
 /*
  * A notification stream is to end for "why", at a random time within "drain".

@@ -358,6 +358,16 @@ ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf)
 
     for (i = 0; server && i < conf->upstream->servers->nelts; i++) {
         for (n = 0; n < server[i].naddrs; n++) {
+            ngx_mcp_peer_keep(&conf->policy, &server[i].addrs[n].name);
+        }
+    }
+
+    /* those that are not among them are gone, and make room for new ones */
+
+    ngx_mcp_peer_upstream_ready(&conf->policy);
+
+    for (i = 0; server && i < conf->upstream->servers->nelts; i++) {
+        for (n = 0; n < server[i].naddrs; n++) {
             if (ngx_mcp_register_peer(conf, &server[i].addrs[n].name)
                 != NGX_OK)
             {
@@ -365,10 +375,6 @@ ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf)
             }
         }
     }
-
-    /* from here on those that are not among them are gone */
-
-    ngx_mcp_peer_upstream_ready(&conf->policy);
 
     return;
 

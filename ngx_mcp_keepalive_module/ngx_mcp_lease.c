@@ -160,7 +160,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
     ngx_mcp_session_slot_t   *s;
     ngx_mcp_upstream_slot_t  *us;
 
-    rc = NGX_DONE;
+    rc = NGX_AGAIN;
     now = ngx_current_msec;
     hold = policy->timeout + NGX_MCP_PROBE_SLACK;
     zone = policy->zone;
@@ -177,7 +177,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
     /* goes on after the peer looked at last, however many there are */
 
     peer = ngx_mcp_zone_slot(zone, us->cursor, NGX_MCP_SLOT_PEER);
-    q = peer ? &peer->queue : &us->peers;
+    q = (peer && peer->upstream == policy->slot) ? &peer->queue : &us->peers;
 
     for (n = NGX_MCP_LOCK_NODES; n; n--) {
 
@@ -185,6 +185,7 @@ ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy, ngx_mcp_lease_t *lease,
 
         if (q == ngx_queue_sentinel(&us->peers)) {
             us->cursor = 0;
+            rc = NGX_DONE;
             break;
         }
 

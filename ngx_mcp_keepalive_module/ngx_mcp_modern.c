@@ -317,7 +317,7 @@ ngx_mcp_modern_record(ngx_mcp_policy_t *policy, ngx_mcp_peer_slot_t *peer)
     do {
         m = ngx_mcp_zone_alloc(zone, NGX_MCP_SLOT_MODERN);
 
-    } while (m == NULL && ngx_mcp_evict(zone, NULL) == NGX_OK);
+    } while (m == NULL && ngx_mcp_evict(zone, NULL, peer) == NGX_OK);
 
     if (m != NULL) {
         m->peer = ngx_mcp_zone_index(zone, peer);
@@ -384,7 +384,7 @@ ngx_mcp_modern_endpoint(ngx_mcp_zone_t *zone, ngx_mcp_modern_slot_t *m,
     do {
         m->endpoint = ngx_mcp_record_endpoint_add(zone, text);
 
-    } while (m->endpoint == 0 && ngx_mcp_evict(zone, NULL) == NGX_OK);
+    } while (m->endpoint == 0 && ngx_mcp_evict(zone, NULL, NULL) == NGX_OK);
 
     ngx_mcp_record_endpoint_drop(zone, old);
 
@@ -415,7 +415,7 @@ ngx_mcp_modern_headers(ngx_mcp_zone_t *zone, ngx_mcp_modern_slot_t *m,
                                              headers->len);
 
     } while (m->headers == 0 && headers->len
-             && ngx_mcp_evict(zone, NULL) == NGX_OK);
+             && ngx_mcp_evict(zone, NULL, NULL) == NGX_OK);
 
     return 1;
 }

@@ -182,7 +182,11 @@ ngx_mcp_param_zone(ngx_conf_t *cf, ngx_mcp_srv_conf_t *conf, ngx_str_t *value,
 
         size = ngx_parse_size(&s);
 
-        if (size == NGX_ERROR || size < NGX_MCP_ZONE_MIN) {
+        if (size == NGX_ERROR) {
+            return "the size must be a number of bytes, with \"k\" or \"m\"";
+        }
+
+        if (size < NGX_MCP_ZONE_MIN) {
             return "the size must be at least 64k";
         }
     }

@@ -27,6 +27,8 @@ static ngx_mcp_peer_slot_t *ngx_mcp_peer_slot(ngx_mcp_policy_t *policy,
     uint32_t peer);
 static void ngx_mcp_peer_view(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
     ngx_mcp_peer_view_t *view);
+static void ngx_mcp_peer_configured(ngx_mcp_zone_t *zone,
+    ngx_mcp_peer_slot_t *peer);
 static void ngx_mcp_peer_renew(ngx_mcp_zone_t *zone,
     ngx_mcp_peer_slot_t *peer);
 static void ngx_mcp_peer_mark(ngx_mcp_zone_t *zone,
@@ -106,14 +108,7 @@ ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
 
     if (peer != NULL) {
         if (configured) {
-            if (peer->generation
-                && peer->generation + 1 < zone->sh->generation)
-            {
-                ngx_mcp_peer_renew(zone, peer);
-            }
-
-            peer->generation = zone->sh->generation;
-            peer->absent = 0;
+            ngx_mcp_peer_configured(zone, peer);
         }
 
         slot = ngx_mcp_zone_index(zone, peer);
@@ -122,6 +117,40 @@ ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
     ngx_mcp_zone_unlock(zone);
 
     return slot;
+}
+
+
+void
+ngx_mcp_peer_keep(ngx_mcp_policy_t *policy, ngx_str_t *name)
+{
+    ngx_mcp_zone_t       *zone;
+    ngx_mcp_peer_slot_t  *peer;
+
+    zone = policy->zone;
+
+    ngx_mcp_zone_lock(zone);
+
+    peer = ngx_mcp_peer_find_locked(zone, policy->slot, name->data, name->len);
+
+    if (peer != NULL) {
+        ngx_mcp_peer_configured(zone, peer);
+    }
+
+    ngx_mcp_zone_unlock(zone);
+}
+
+
+/* One that was not configured in between begins as a new one. */
+
+static void
+ngx_mcp_peer_configured(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
+{
+    if (peer->generation && peer->generation + 1 < zone->sh->generation) {
+        ngx_mcp_peer_renew(zone, peer);
+    }
+
+    peer->generation = zone->sh->generation;
+    peer->absent = 0;
 }
 
 
@@ -442,7 +471,6 @@ ngx_mcp_peer_reap(ngx_mcp_policy_t *policy, uint32_t slot)
 {
     ngx_mcp_zone_t           *zone;
     ngx_mcp_peer_slot_t      *peer;
-    ngx_mcp_stats_slot_t     *stats;
     ngx_mcp_upstream_slot_t  *us;
 
     zone = policy->zone;
@@ -464,26 +492,35 @@ ngx_mcp_peer_reap(ngx_mcp_policy_t *policy, uint32_t slot)
     } else if (peer->refs == 0 && peer->modern == 0
                && ngx_current_msec - peer->gone_ms > NGX_MCP_PEER_REAP)
     {
-        ngx_queue_remove(&peer->queue);
-
-        ngx_mcp_zone_crash();
-
-        ngx_mcp_zone_text_free(zone, peer->name);
-        ngx_mcp_zone_text_free(zone, peer->reason);
-
-        stats = ngx_mcp_zone_slot(zone, peer->stats, NGX_MCP_SLOT_STATS);
-
-        if (stats != NULL) {
-            ngx_mcp_tally_forget(zone, stats);
-            ngx_mcp_zone_free(zone, stats);
-        }
-
-        ngx_mcp_zone_free(zone, peer);
-
-        zone->sh->changes++;
+        ngx_mcp_peer_free_locked(zone, peer);
     }
 
     ngx_mcp_zone_unlock(zone);
+}
+
+
+void
+ngx_mcp_peer_free_locked(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer)
+{
+    ngx_mcp_stats_slot_t  *stats;
+
+    ngx_queue_remove(&peer->queue);
+
+    ngx_mcp_zone_crash();
+
+    ngx_mcp_zone_text_free(zone, peer->name);
+    ngx_mcp_zone_text_free(zone, peer->reason);
+
+    stats = ngx_mcp_zone_slot(zone, peer->stats, NGX_MCP_SLOT_STATS);
+
+    if (stats != NULL) {
+        ngx_mcp_tally_forget(zone, stats);
+        ngx_mcp_zone_free(zone, stats);
+    }
+
+    ngx_mcp_zone_free(zone, peer);
+
+    zone->sh->changes++;
 }
 
 

@@ -178,8 +178,8 @@ typedef struct {
 
 /*
  * Finds or makes the slot of policy->name and writes it to policy->slot.
- * NGX_ERROR: the zone is full.  ready: all its peers have been added; those of
- * former generations alone are gone.  Both take the lock.
+ * NGX_ERROR: the zone is full.  ready: all its peers known before have been
+ * kept; those of former generations alone are gone.  Both take the lock.
  */
 ngx_int_t ngx_mcp_peer_upstream(ngx_mcp_policy_t *policy);
 void ngx_mcp_peer_upstream_ready(ngx_mcp_policy_t *policy);
@@ -191,6 +191,9 @@ void ngx_mcp_peer_upstream_ready(ngx_mcp_policy_t *policy);
  */
 uint32_t ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
     ngx_uint_t configured);
+
+/* Marks a peer as configured, if it is known already.  Takes the lock. */
+void ngx_mcp_peer_keep(ngx_mcp_policy_t *policy, ngx_str_t *name);
 
 /*
  * Applies an event to a peer and logs the transition, if any.  "epoch" is the
@@ -286,6 +289,9 @@ void ngx_mcp_peer_call_done(ngx_mcp_policy_t *policy, uint32_t peer,
     ((peer)->absent                                                           \
      || ((us) != NULL && (peer)->generation                                   \
          && (peer)->generation < (us)->generation))
+
+/* Frees a peer that no session and no modern record refers to. */
+void ngx_mcp_peer_free_locked(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer);
 
 ngx_mcp_peer_slot_t *ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone,
     uint32_t upstream, u_char *name, size_t len);

@@ -196,12 +196,14 @@ ngx_uint_t ngx_mcp_record_endpoint_equal(ngx_mcp_zone_t *zone,
 void ngx_mcp_record_endpoint_drop(ngx_mcp_zone_t *zone, uint32_t endpoint);
 
 /*
- * Frees one session, not "keep" and none with an open stream.  evict_begin is
- * due once in a hold of the lock: it limits what all evictions in it may look
- * at. NGX_DECLINED: there is none, or the limit is reached.
+ * Frees one session, not "keep" and none with an open stream, or one peer that
+ * is gone and has none, not "used".  evict_begin is due once in a hold of the
+ * lock: it limits what all evictions in it may look at.  NGX_DECLINED: there is
+ * none, or the limit is reached.
  */
 void ngx_mcp_evict_begin(void);
-ngx_int_t ngx_mcp_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep);
+ngx_int_t ngx_mcp_evict(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *keep,
+    ngx_mcp_peer_slot_t *used);
 
 
 #endif /* _NGX_MCP_RECORD_H_INCLUDED_ */

@@ -158,12 +158,14 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
                 || rc != NGX_DECLINED);
 
     if (rc == NGX_ERROR) {
-        ctx->untracked = 1;
+
+        /* but what starts a session starts one, whatever it carries */
+
+        ctx->untracked = !(ctx->initialize || ctx->unread);
         ngx_mcp_session_untracked(&conf->policy);
-        return NGX_OK;
     }
 
-    if (rc == NGX_DECLINED) {
+    if (rc != NGX_OK) {
         return NGX_OK;
     }
 
@@ -261,6 +263,7 @@ ngx_mcp_request_client(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
 
     client->start = ctx->start;
     client->life = ctx->session.life;
+    client->slot = ctx->contact.peer;
     client->epoch = ctx->contact.epoch;
     client->endpoint = ngx_mcp_endpoint_text(r, NGX_MCP_ENDPOINT_MAX);
 

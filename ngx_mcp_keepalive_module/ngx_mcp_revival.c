@@ -60,14 +60,15 @@ ngx_mcp_revival_keep(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
     do {
         revival = ngx_mcp_zone_alloc(zone, NGX_MCP_SLOT_REVIVAL);
 
-    } while (revival == NULL && ngx_mcp_evict(zone, s) == NGX_OK);
+    } while (revival == NULL && ngx_mcp_evict(zone, s, NULL) == NGX_OK);
 
     if (revival != NULL) {
 
         do {
             revival->params = ngx_mcp_record_endpoint_add(zone, params);
 
-        } while (revival->params == 0 && ngx_mcp_evict(zone, s) == NGX_OK);
+        } while (revival->params == 0
+                 && ngx_mcp_evict(zone, s, NULL) == NGX_OK);
 
         if (revival->params == 0) {
             ngx_mcp_zone_free(zone, revival);
@@ -218,7 +219,7 @@ ngx_mcp_revival_done(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
     do {
         text = ngx_mcp_zone_text_store(zone, id->data, id->len);
 
-    } while (text == 0 && ngx_mcp_evict(zone, s) == NGX_OK);
+    } while (text == 0 && ngx_mcp_evict(zone, s, NULL) == NGX_OK);
 
     peer = ngx_mcp_peer_add_locked(zone, policy->slot, name->data, name->len);
 

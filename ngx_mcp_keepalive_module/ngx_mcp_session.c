@@ -19,7 +19,7 @@ static ngx_int_t ngx_mcp_session_same_id(ngx_mcp_zone_t *zone,
 static ngx_mcp_session_slot_t *ngx_mcp_session_make(ngx_mcp_policy_t *policy,
     ngx_str_t *id, uint64_t hash, ngx_mcp_peer_slot_t *peer);
 static ngx_mcp_peer_slot_t *ngx_mcp_session_peer(ngx_mcp_policy_t *policy,
-    ngx_mcp_session_slot_t *keep, ngx_str_t *name);
+    ngx_mcp_session_slot_t *keep, ngx_mcp_client_t *client);
 static void ngx_mcp_session_count_in(ngx_mcp_policy_t *policy,
     ngx_mcp_session_slot_t *s, ngx_mcp_client_t *client);
 static void ngx_mcp_session_remember(ngx_mcp_policy_t *policy,
@@ -232,7 +232,7 @@ ngx_mcp_session_learn(ngx_mcp_policy_t *policy, ngx_str_t *id,
     hash = ngx_mcp_zone_hash(zone, policy->slot, id->data, id->len);
 
     s = ngx_mcp_session_lookup(policy, id, hash);
-    peer = ngx_mcp_session_peer(policy, s, &client->peer);
+    peer = ngx_mcp_session_peer(policy, s, client);
 
     if (s == NULL && peer != NULL) {
         s = ngx_mcp_session_make(policy, id, hash, peer);
@@ -309,7 +309,7 @@ ngx_mcp_session_success(ngx_mcp_policy_t *policy, ngx_mcp_session_ref_t *ref,
     if (s != NULL && ngx_mcp_revival_life(zone, s) == client->life) {
 
         if (client->repin) {
-            peer = ngx_mcp_session_peer(policy, s, &client->peer);
+            peer = ngx_mcp_session_peer(policy, s, client);
 
             if (peer != NULL && s->peer != ngx_mcp_zone_index(zone, peer)) {
                 client->current = 1;
@@ -511,7 +511,7 @@ ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
             break;
         }
 
-        if (ngx_mcp_evict(zone, NULL) != NGX_OK) {
+        if (ngx_mcp_evict(zone, NULL, peer) != NGX_OK) {
             return NULL;
         }
     }
@@ -542,9 +542,23 @@ ngx_mcp_session_make(ngx_mcp_policy_t *policy, ngx_str_t *id, uint64_t hash,
 
 static ngx_mcp_peer_slot_t *
 ngx_mcp_session_peer(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *keep,
-    ngx_str_t *name)
+    ngx_mcp_client_t *client)
 {
+    ngx_str_t            *name;
     ngx_mcp_peer_slot_t  *peer;
+
+    name = &client->peer;
+
+    /* mostly it is known, and need not be looked for among many */
+
+    peer = ngx_mcp_zone_slot(policy->zone, client->slot, NGX_MCP_SLOT_PEER);
+
+    if (peer != NULL && peer->upstream == policy->slot
+        && ngx_mcp_zone_text_equal(policy->zone, peer->name, name->data,
+                                   name->len))
+    {
+        return peer;
+    }
 
     do {
         peer = ngx_mcp_peer_add_locked(policy->zone, policy->slot, name->data,
@@ -552,7 +566,7 @@ ngx_mcp_session_peer(ngx_mcp_policy_t *policy, ngx_mcp_session_slot_t *keep,
 
     } while (peer == NULL && policy->slot
              && name->len && name->len <= NGX_MCP_PEER_NAME_MAX
-             && ngx_mcp_evict(policy->zone, keep) == NGX_OK);
+             && ngx_mcp_evict(policy->zone, keep, NULL) == NGX_OK);
 
     return peer;
 }
@@ -668,7 +682,7 @@ ngx_mcp_session_endpoint(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
     do {
         s->endpoint = ngx_mcp_record_endpoint_add(zone, text);
 
-    } while (s->endpoint == 0 && ngx_mcp_evict(zone, s) == NGX_OK);
+    } while (s->endpoint == 0 && ngx_mcp_evict(zone, s, NULL) == NGX_OK);
 
     ngx_mcp_record_endpoint_drop(zone, old);
 }
@@ -692,7 +706,7 @@ ngx_mcp_session_headers(ngx_mcp_zone_t *zone, ngx_mcp_session_slot_t *s,
                                              client->headers.len);
 
     } while (s->headers == 0 && client->headers.len
-             && ngx_mcp_evict(zone, s) == NGX_OK);
+             && ngx_mcp_evict(zone, s, NULL) == NGX_OK);
 
     if (client->credentials || (client->headers.len && s->headers == 0)) {
         s->flags |= NGX_MCP_FLAG_SECRET;

@@ -88,7 +88,8 @@ typedef struct {
     ngx_str_t                   version;    /* MCP-Protocol-Version */
     ngx_str_t                   peer;       /* that answered */
     ngx_msec_t                  start;      /* when the request began */
-    uint32_t                    epoch;      /* the peer's then */
+    uint32_t                    slot;       /* the peer's, if it is known */
+    uint32_t                    epoch;      /* ... then */
     u_char                      owner[NGX_MCP_OWNER_LEN];
                                             /* digest, zeroes: none */
     unsigned                    credentials:1;
@@ -244,7 +245,8 @@ ngx_int_t ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
  * may be tried: on its most recently used session, else as clients without
  * sessions ask it, else lease->ref.slot is 0.  Or a keepalive to one that is to
  * be asked at once, or whose modern keepalive is due.
- * NGX_DONE: none may; due->wake is lowered to the time of the next.
+ * NGX_AGAIN: NGX_MCP_LOCK_NODES were looked at, call again; NGX_DONE: none may;
+ * due->wake is lowered to the time of the next.
  */
 ngx_int_t ngx_mcp_session_lease_attempt(ngx_mcp_policy_t *policy,
     ngx_mcp_lease_t *lease, ngx_mcp_due_t *due);

@@ -207,9 +207,7 @@ ngx_mcp_stream_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     rc = ngx_mcp_next_body_filter(r, in);
 
-    ngx_mcp_flow_passed(f, rc);
-
-    return rc;
+    return ngx_mcp_flow_passed(f, in, rc);
 }
 
 

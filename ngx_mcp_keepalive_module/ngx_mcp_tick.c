@@ -32,7 +32,7 @@
 /* Peers that are gone are looked at every so many ms. */
 #define NGX_MCP_TICK_REAP     10000
 
-/* Holds of the lock in one go, NGX_MCP_LOCK_NODES sessions each. */
+/* Holds of the lock in one go, NGX_MCP_LOCK_NODES records each. */
 #define NGX_MCP_TICK_HOLDS    16
 #define NGX_MCP_END_HOLDS     4
 
@@ -45,7 +45,7 @@ static void ngx_mcp_tick_marked(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_reap(ngx_mcp_policy_t *policy);
 static void ngx_mcp_tick_schedule(ngx_mcp_due_t *due);
-static void ngx_mcp_tick_attempts(ngx_mcp_policy_t *policy,
+static void ngx_mcp_tick_attempts(ngx_mcp_policy_t *policy, ngx_uint_t holds,
     ngx_mcp_due_t *due);
 static void ngx_mcp_tick_pump(ngx_mcp_zone_t *zone, uint32_t peer,
     ngx_uint_t holds, ngx_mcp_due_t *due);
@@ -159,7 +159,7 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
         conf = ngx_mcp_tick_conf->upstreams.elts;
 
         for (i = 0; i < ngx_mcp_tick_conf->upstreams.nelts; i++) {
-            ngx_mcp_tick_attempts(&conf[i]->policy, &due);
+            ngx_mcp_tick_attempts(&conf[i]->policy, NGX_MCP_TICK_HOLDS, &due);
         }
 
         zone = ngx_mcp_tick_conf->zones.elts;
@@ -324,13 +324,29 @@ ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf)
 
 
 static void
-ngx_mcp_tick_attempts(ngx_mcp_policy_t *policy, ngx_mcp_due_t *due)
+ngx_mcp_tick_attempts(ngx_mcp_policy_t *policy, ngx_uint_t holds,
+    ngx_mcp_due_t *due)
 {
+    ngx_int_t        rc;
     ngx_mcp_lease_t  lease;
 
-    while (ngx_mcp_session_lease_attempt(policy, &lease, due) == NGX_OK) {
+    while (holds) {
+
+        rc = ngx_mcp_session_lease_attempt(policy, &lease, due);
+
+        if (rc == NGX_DONE) {
+            return;
+        }
+
+        if (rc == NGX_AGAIN) {
+            holds--;
+            continue;
+        }
+
         ngx_mcp_probe_start(&lease, ngx_mcp_tick_next);
     }
+
+    due->wake = 0;
 }
 
 
@@ -400,7 +416,7 @@ ngx_mcp_tick_next(ngx_mcp_policy_t *policy, uint32_t peer)
     ngx_memzero(&due, sizeof(ngx_mcp_due_t));
     due.wake = (uint64_t) -1;
 
-    ngx_mcp_tick_attempts(policy, &due);
+    ngx_mcp_tick_attempts(policy, NGX_MCP_END_HOLDS, &due);
     ngx_mcp_tick_pump(policy->zone, peer, NGX_MCP_END_HOLDS, &due);
     ngx_mcp_tick_schedule(&due);
 }

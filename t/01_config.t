@@ -207,8 +207,10 @@ my %kind = (
     failover => ['it must be "refused" or "parked"',
                  '', qw(never Refused refuse on)],
     size => ['the size must be at least 64k',
-             qw(mcp: mcp:0 mcp:63k mcp:65535 mcp:-1m mcp:abc mcp:1g1
-                mcp:1.5m mcp::1m), "mcp:$endless"],
+             qw(mcp:0 mcp:63k mcp:65535)],
+    bytes => ['the size must be a number of bytes, with "k" or "m"',
+              qw(mcp: mcp:-1m mcp:abc mcp:1g mcp:1g1 mcp:1.5m mcp::1m),
+              "mcp:$endless"],
     name => ['it must be a name, or a name and a size as "name:1m"',
              '', ':1m'],
     share => ['it must be a share as "20%"',
@@ -220,7 +222,7 @@ my %kind = (
 # A directive, what stands before its parameters, and their kinds.
 
 my @table = (
-    ['mcp_keepalive', '', zone => 'size', zone => 'name'],
+    ['mcp_keepalive', '', zone => 'size', zone => 'bytes', zone => 'name'],
     ['mcp_keepalive', 'zone=mcp:1m',
      interval => 'time_or_off', timeout => 'time', method => 'method',
      failures => 'number', max_idle => 'time_or_0', jitter => 'share',
@@ -234,7 +236,7 @@ my @table = (
 
 my %fine = (time => '1s', time_or_off => '2s', time_or_0 => '3s',
             number => 4, method => 'ping', failover => 'parked',
-            size => 'mcp:2m', name => 'mcp:2m', share => '5%',
+            size => 'mcp:2m', bytes => 'mcp:2m', name => 'mcp:2m', share => '5%',
             percent => '5%');
 
 for my $row (@table) {

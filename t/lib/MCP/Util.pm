@@ -7,7 +7,9 @@ use strict;
 use warnings;
 
 use Exporter 'import';
+use Fcntl qw(LOCK_EX LOCK_NB);
 use File::Path ();
+use File::Spec ();
 use File::Temp ();
 use IO::Socket::INET ();
 use JSON::PP ();
@@ -62,18 +64,27 @@ sub wait_for {
 }
 
 
-# Below the ephemeral range, so that an outgoing connection never takes
-# a port between two listens on it.
+# Below the ephemeral range, so that an outgoing connection never takes a port
+# between two listens on it; and no other test file of the run, which is kept
+# off by a lock as long as this process lives.
 
 my %taken;
 
 sub free_port {
+    my $locks = File::Spec->tmpdir . '/mcp-ports';
+
+    mkdir $locks, 0777;
+
     for (1 .. 1000) {
         my $port = 12_000 + int rand 20_000;
 
-        next if $taken{$port}++;
-        return $port if IO::Socket::INET->new(
-            LocalAddr => '127.0.0.1', LocalPort => $port, Listen => 1);
+        next if $taken{$port};
+        open $taken{$port}, '>>', "$locks/$port"
+            or die "$locks/$port: $!\n";
+
+        return $port if flock($taken{$port}, LOCK_EX | LOCK_NB)
+            && IO::Socket::INET->new(LocalAddr => '127.0.0.1',
+                                     LocalPort => $port, Listen => 1);
     }
 
     die "no free port\n";
