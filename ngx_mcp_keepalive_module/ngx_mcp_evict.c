@@ -19,6 +19,8 @@
 
 static ngx_int_t ngx_mcp_evict_gone(ngx_mcp_zone_t *zone,
     ngx_mcp_peer_slot_t *used);
+static ngx_uint_t ngx_mcp_evict_is_gone(ngx_mcp_zone_t *zone,
+    ngx_mcp_upstream_slot_t *us, ngx_mcp_peer_slot_t *peer);
 static ngx_mcp_session_slot_t *ngx_mcp_evict_oldest(ngx_mcp_zone_t *zone,
     ngx_mcp_session_slot_t *keep, ngx_uint_t busy);
 static ngx_mcp_session_slot_t *ngx_mcp_evict_idle(ngx_mcp_zone_t *zone,
@@ -131,9 +133,7 @@ ngx_mcp_evict_gone(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *used)
 
         us = ngx_mcp_zone_slot(zone, peer->upstream, NGX_MCP_SLOT_UPSTREAM);
 
-        if (peer != used && peer->refs == 0 && peer->modern == 0
-            && ngx_mcp_peer_gone(us, peer))
-        {
+        if (peer != used && ngx_mcp_evict_is_gone(zone, us, peer)) {
             ngx_mcp_peer_free_locked(zone, peer);
             return NGX_OK;
         }
@@ -143,6 +143,27 @@ ngx_mcp_evict_gone(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *used)
     ngx_mcp_evict_sought = 1;
 
     return NGX_DECLINED;
+}
+
+
+/*
+ * One that a name led to must have been gone for a while, so that each worker
+ * has seen it go and closed its connections.
+ */
+
+static ngx_uint_t
+ngx_mcp_evict_is_gone(ngx_mcp_zone_t *zone, ngx_mcp_upstream_slot_t *us,
+    ngx_mcp_peer_slot_t *peer)
+{
+    if (peer->refs || peer->modern) {
+        return 0;
+    }
+
+    if (us != NULL && us->generation < zone->sh->ready) {
+        return 1;
+    }
+
+    return ngx_mcp_peer_gone(us, peer) && (!peer->absent || peer->gone_ms);
 }
 
 

@@ -44,9 +44,15 @@ ngx_mcp_evidence_begin(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
         ngx_mcp_peer_absent(&ctx->conf->policy, peer->slot, 0);
     }
 
-    contact->peer = peer ? peer->slot
-                         : ngx_mcp_peer_add(&ctx->conf->policy, pc->name, 0);
-    contact->epoch = peer ? peer->epoch : 0;
+    if (peer) {
+        contact->peer = peer->slot;
+        contact->epoch = peer->epoch;
+
+    } else {
+        contact->peer = ngx_mcp_peer_add(&ctx->conf->policy, pc->name, 0,
+                                         &contact->epoch);
+    }
+
     contact->pooled = pooled;
     contact->begun = 1;
     contact->attempt = (peer && (peer->state == MCP_PEER_DEGRADED

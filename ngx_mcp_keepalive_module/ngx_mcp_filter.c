@@ -73,9 +73,16 @@ ngx_mcp_filter_header(ngx_http_request_t *r)
 
     ctx = ngx_mcp_request_ctx(r);
 
-    if (ctx == NULL || ctx->call != NULL || r != r->main
-        || r->upstream == NULL)
-    {
+    if (ctx == NULL || ctx->call != NULL || r->upstream == NULL) {
+        return ngx_mcp_next_header_filter(r);
+    }
+
+    if (r != r->main) {
+
+        /* a subrequest may fill a cache */
+
+        ngx_mcp_alias_response(r, ctx);
+
         return ngx_mcp_next_header_filter(r);
     }
 

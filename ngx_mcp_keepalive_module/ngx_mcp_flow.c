@@ -26,7 +26,7 @@
 
 
 static ngx_msec_t ngx_mcp_flow_drain(ngx_mcp_flow_t *f, ngx_mcp_end_t why);
-static ngx_uint_t ngx_mcp_flow_unheard(ngx_mcp_flow_t *f);
+static void ngx_mcp_flow_drop(ngx_chain_t *in);
 static ngx_uint_t ngx_mcp_flow_open(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_hook(ngx_mcp_flow_t *f);
 static void ngx_mcp_flow_scan(ngx_mcp_flow_t *f, ngx_chain_t *in);
@@ -128,33 +128,50 @@ ngx_mcp_flow_passed(ngx_mcp_flow_t *f, ngx_chain_t *in, ngx_int_t rc)
         return rc;
     }
 
-    if (!ngx_mcp_flow_unheard(f)) {
-        ngx_mcp_flow_decide(f, NGX_MCP_END_WRITE);
-        return rc;
+    if (ngx_mcp_flow_unheard(f, in)) {
+        return NGX_OK;
     }
 
-    for ( /* void */ ; in; in = in->next) {
-        in->buf->pos = in->buf->last;
-    }
+    ngx_mcp_flow_decide(f, NGX_MCP_END_WRITE);
 
-    return NGX_OK;
+    return rc;
 }
 
 
 /* The client has left; with "proxy_ignore_client_abort" its call goes on. */
 
-static ngx_uint_t
-ngx_mcp_flow_unheard(ngx_mcp_flow_t *f)
+ngx_uint_t
+ngx_mcp_flow_unheard(ngx_mcp_flow_t *f, ngx_chain_t *in)
 {
-    if (f->notify || !f->upstream->conf->ignore_client_abort
-        || !f->request->connection->error)
-    {
+    ngx_connection_t  *c;
+
+    c = f->request->connection;
+
+    if (f->notify || !f->upstream->conf->ignore_client_abort || !c->error) {
         return 0;
     }
 
     f->heartbeat = 0;
 
+    /* what waits for the client is in nginx's way, and so is its timer */
+
+    ngx_mcp_flow_drop(in);
+    ngx_mcp_flow_drop(f->upstream->busy_bufs);
+
+    if (c->write->timer_set) {
+        ngx_del_timer(c->write);
+    }
+
     return 1;
+}
+
+
+static void
+ngx_mcp_flow_drop(ngx_chain_t *in)
+{
+    for ( /* void */ ; in; in = in->next) {
+        in->buf->pos = in->buf->last;
+    }
 }
 
 
@@ -306,6 +323,10 @@ ngx_mcp_flow_write(ngx_http_request_t *r)
 
     ctx = ngx_mcp_request_ctx(r);
     f = ctx->events;
+
+    if (ngx_mcp_flow_unheard(f, NULL)) {
+        r->connection->write->timedout = 0;
+    }
 
     if (r->connection->write->timedout) {
         ngx_mcp_flow_decide(f, NGX_MCP_END_WRITE);
@@ -519,7 +540,7 @@ ngx_mcp_flow_beat(ngx_mcp_flow_t *f)
     f->tally->changed = 1;
 
     if (ngx_mcp_relay_put(r, b, f->filter) == NGX_OK
-        || ngx_mcp_flow_unheard(f))
+        || ngx_mcp_flow_unheard(f, NULL))
     {
         return NGX_OK;
     }

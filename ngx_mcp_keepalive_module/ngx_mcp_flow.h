@@ -77,6 +77,12 @@ ngx_mcp_flow_t *ngx_mcp_flow_create(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx,
     ngx_mcp_tally_t *tally, ngx_http_output_body_filter_pt filter);
 
 /*
+ * True if the client has left, but its call goes on, as is configured: then
+ * nobody is to be handed "in", which is dropped.
+ */
+ngx_uint_t ngx_mcp_flow_unheard(ngx_mcp_flow_t *f, ngx_chain_t *in);
+
+/*
  * In the body filter, before and after "in" is handed on, with "rc" for a
  * result; returns that of the filter.
  */

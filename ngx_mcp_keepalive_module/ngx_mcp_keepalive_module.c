@@ -36,7 +36,8 @@ static void *ngx_mcp_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_mcp_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
 static ngx_int_t ngx_mcp_init(ngx_conf_t *cf);
 static ngx_int_t ngx_mcp_init_module(ngx_cycle_t *cycle);
-static void ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf);
+static void ngx_mcp_register_known(ngx_mcp_srv_conf_t *conf);
+static ngx_int_t ngx_mcp_register(ngx_mcp_srv_conf_t *conf);
 static ngx_int_t ngx_mcp_register_peer(ngx_mcp_srv_conf_t *conf,
     ngx_str_t *name);
 static ngx_int_t ngx_mcp_init_process(ngx_cycle_t *cycle);
@@ -334,8 +335,27 @@ ngx_mcp_init_module(ngx_cycle_t *cycle)
 
     conf = mcf->upstreams.elts;
 
+    /* first those that stay: what is gone by then makes room for the others */
+
     for (i = 0; i < mcf->upstreams.nelts; i++) {
-        ngx_mcp_register(cycle, conf[i]);
+        ngx_mcp_register_known(conf[i]);
+    }
+
+    for (i = 0; i < mcf->zones.nelts; i++) {
+        ngx_mcp_zone_lock(zone[i]);
+        zone[i]->sh->ready = zone[i]->generation;
+        ngx_mcp_zone_unlock(zone[i]);
+    }
+
+    for (i = 0; i < mcf->upstreams.nelts; i++) {
+
+        if (ngx_mcp_register(conf[i]) != NGX_OK) {
+            ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
+                          "mcp zone \"%V\" has no room for the peers of "
+                          "upstream \"%V\"",
+                          &conf[i]->policy.zone->shm_zone->shm.name,
+                          &conf[i]->policy.name);
+        }
     }
 
     return NGX_OK;
@@ -343,15 +363,13 @@ ngx_mcp_init_module(ngx_cycle_t *cycle)
 
 
 static void
-ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf)
+ngx_mcp_register_known(ngx_mcp_srv_conf_t *conf)
 {
     ngx_uint_t                   i, n;
     ngx_http_upstream_server_t  *server;
 
-    while (ngx_mcp_peer_upstream(&conf->policy) != NGX_OK) {
-        if (ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK) {
-            goto full;
-        }
+    if (ngx_mcp_peer_upstream(&conf->policy) != NGX_OK) {
+        return;
     }
 
     server = conf->upstream->servers ? conf->upstream->servers->elts : NULL;
@@ -362,28 +380,39 @@ ngx_mcp_register(ngx_cycle_t *cycle, ngx_mcp_srv_conf_t *conf)
         }
     }
 
-    /* those that are not among them are gone, and make room for new ones */
+    /* those of former generations that are not among them are gone */
 
     ngx_mcp_peer_upstream_ready(&conf->policy);
+}
+
+
+static ngx_int_t
+ngx_mcp_register(ngx_mcp_srv_conf_t *conf)
+{
+    ngx_uint_t                   i, n;
+    ngx_http_upstream_server_t  *server;
+
+    while (ngx_mcp_peer_upstream(&conf->policy) != NGX_OK) {
+        if (ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    server = conf->upstream->servers ? conf->upstream->servers->elts : NULL;
 
     for (i = 0; server && i < conf->upstream->servers->nelts; i++) {
         for (n = 0; n < server[i].naddrs; n++) {
             if (ngx_mcp_register_peer(conf, &server[i].addrs[n].name)
                 != NGX_OK)
             {
-                goto full;
+                return NGX_ERROR;
             }
         }
     }
 
-    return;
+    ngx_mcp_peer_upstream_ready(&conf->policy);
 
-full:
-
-    ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
-                  "mcp zone \"%V\" has no room for the peers of upstream "
-                  "\"%V\"", &conf->policy.zone->shm_zone->shm.name,
-                  &conf->policy.name);
+    return NGX_OK;
 }
 
 
@@ -396,7 +425,7 @@ ngx_mcp_register_peer(ngx_mcp_srv_conf_t *conf, ngx_str_t *name)
         return NGX_OK;
     }
 
-    while (ngx_mcp_peer_add(&conf->policy, name, 1) == 0) {
+    while (ngx_mcp_peer_add(&conf->policy, name, 1, NULL) == 0) {
         if (ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK) {
             return NGX_ERROR;
         }

@@ -15,6 +15,9 @@
 /* A peer gone for so long is forgotten, in ms. */
 #define NGX_MCP_PEER_REAP     600000
 
+/* Bits of an epoch that count marks; those above tell peers apart. */
+#define NGX_MCP_PEER_MARKS    16
+
 /* How far, in us, keepalives may run ahead of an even spacing. */
 #define NGX_MCP_RATE_BURST    100000
 
@@ -93,7 +96,7 @@ ngx_mcp_peer_upstream_ready(ngx_mcp_policy_t *policy)
 
 uint32_t
 ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
-    ngx_uint_t configured)
+    ngx_uint_t configured, uint32_t *epoch)
 {
     uint32_t              slot;
     ngx_mcp_zone_t       *zone;
@@ -112,6 +115,10 @@ ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
         }
 
         slot = ngx_mcp_zone_index(zone, peer);
+    }
+
+    if (epoch) {
+        *epoch = peer ? peer->health.epoch : 0;
     }
 
     ngx_mcp_zone_unlock(zone);
@@ -657,6 +664,18 @@ ngx_mcp_peer_add_locked(ngx_mcp_zone_t *zone, uint32_t upstream, u_char *name,
 
     mcp_health_init(&peer->health, ngx_current_msec);
 
+    /* what is still to be told of the slot's last peer is not of this one */
+
+    peer->first = ++zone->sh->peers << NGX_MCP_PEER_MARKS;
+    peer->health.epoch = peer->first;
+    peer->born = peer->first;
+
+    /* by a worker of the configuration before: its peers are gone already */
+
+    if (zone->generation != zone->sh->generation) {
+        peer->generation = zone->generation;
+    }
+
     ngx_queue_init(&peer->ready);
     ngx_queue_insert_tail(&us->peers, &peer->queue);
 
@@ -1035,6 +1054,7 @@ ngx_mcp_peer_copy(ngx_mcp_zone_t *zone, ngx_mcp_peer_slot_t *peer,
     copy->nsessions = peer->nsessions;
     copy->wrong = peer->wrong;
     copy->health = peer->health;
+    copy->health.epoch -= peer->first;
 
     copy->name_len = ngx_mcp_zone_text_copy(zone, peer->name, copy->name,
                                             NGX_MCP_PEER_NAME_MAX);

@@ -122,6 +122,8 @@ typedef struct {
     uint32_t                    modern;     /* slot, 0: none */
     uint64_t                    told_ms;    /* of them, last */
     uint64_t                    gone_ms;    /* found gone, first */
+    uint32_t                    first;      /* its first epoch, not that of
+                                             * another peer in this slot */
 } ngx_mcp_peer_slot_t;
 
 typedef struct {
@@ -186,11 +188,11 @@ void ngx_mcp_peer_upstream_ready(ngx_mcp_policy_t *policy);
 
 /*
  * Finds or makes the peer "name" of an upstream; "configured" marks it as one
- * of the current generation.  Takes the lock.  Returns its slot, 0: zone full
- * or the name is too long.
+ * of the current generation; sets "epoch", if not NULL, to its own.  Takes the
+ * lock.  Returns its slot, 0: zone full or the name is too long.
  */
 uint32_t ngx_mcp_peer_add(ngx_mcp_policy_t *policy, ngx_str_t *name,
-    ngx_uint_t configured);
+    ngx_uint_t configured, uint32_t *epoch);
 
 /* Marks a peer as configured, if it is known already.  Takes the lock. */
 void ngx_mcp_peer_keep(ngx_mcp_policy_t *policy, ngx_str_t *name);

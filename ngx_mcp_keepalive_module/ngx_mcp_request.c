@@ -161,8 +161,10 @@ ngx_mcp_request_start(ngx_http_request_t *r, ngx_mcp_srv_conf_t *conf)
 
         /* but what starts a session starts one, whatever it carries */
 
-        ctx->untracked = !(ctx->initialize || ctx->unread);
-        ngx_mcp_session_untracked(&conf->policy);
+        if (!ctx->initialize && !ctx->unread) {
+            ctx->untracked = 1;
+            ngx_mcp_session_untracked(&conf->policy);
+        }
     }
 
     if (rc != NGX_OK) {

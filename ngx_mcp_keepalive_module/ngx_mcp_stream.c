@@ -205,6 +205,10 @@ ngx_mcp_stream_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
     ngx_mcp_flow_pass(f, in);
 
+    if (ngx_mcp_flow_unheard(f, in)) {
+        return NGX_OK;
+    }
+
     rc = ngx_mcp_next_body_filter(r, in);
 
     return ngx_mcp_flow_passed(f, in, rc);

@@ -99,7 +99,7 @@ ngx_mcp_tally_get(ngx_mcp_policy_t *policy, ngx_str_t *name)
     }
 
     if (t->peer == 0) {
-        t->peer = ngx_mcp_peer_add(policy, name, 0);
+        t->peer = ngx_mcp_peer_add(policy, name, 0, NULL);
     }
 
     return t;
@@ -208,7 +208,7 @@ ngx_mcp_tally_copy(ngx_mcp_policy_t *policy, uint32_t peer,
 }
 
 
-/* NGX_ERROR: the zone is full; NGX_DECLINED: it does not know the peer. */
+/* NGX_ERROR: the zone is full. */
 
 static ngx_int_t
 ngx_mcp_tally_tell_locked(ngx_mcp_tally_t *t)
@@ -223,8 +223,13 @@ ngx_mcp_tally_tell_locked(ngx_mcp_tally_t *t)
     stats = ngx_mcp_tally_stats(t->policy, t->peer);
 
     if (stats == NULL || !ngx_mcp_tally_same(t)) {
+
+        /* the peer is gone; its upstream counts on */
+
         t->peer = 0;
-        return NGX_DECLINED;
+        ts = NULL;
+
+        goto told;
     }
 
     ts = ngx_mcp_tally_slot(t->policy->zone, stats);
@@ -246,6 +251,8 @@ ngx_mcp_tally_tell_locked(ngx_mcp_tally_t *t)
     ngx_mcp_zone_crash();
 
     w->until = (t->open || t->held) ? now + NGX_MCP_TALLY_LEASE : 0;
+
+told:
 
     ngx_mcp_tally_add(t, ts);
 
@@ -402,12 +409,14 @@ ngx_mcp_tally_add(ngx_mcp_tally_t *t, ngx_mcp_tally_slot_t *ts)
     ngx_uint_t                i;
     ngx_mcp_upstream_slot_t  *us;
 
-    ts->opened += t->opened;
-    ts->heartbeats += t->heartbeats;
-    ts->age_ms += t->age_ms;
+    if (ts != NULL) {
+        ts->opened += t->opened;
+        ts->heartbeats += t->heartbeats;
+        ts->age_ms += t->age_ms;
 
-    for (i = 0; i < NGX_MCP_END_N; i++) {
-        ts->end[i] += t->end[i];
+        for (i = 0; i < NGX_MCP_END_N; i++) {
+            ts->end[i] += t->end[i];
+        }
     }
 
     us = ngx_mcp_zone_slot(t->policy->zone, t->policy->slot,

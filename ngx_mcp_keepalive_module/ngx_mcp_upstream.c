@@ -480,9 +480,14 @@ ngx_mcp_upstream_chosen(ngx_peer_connection_t *pc, ngx_mcp_ctx_t *ctx)
 
     /* resolved just now, it may not be known yet */
 
-    outcome->peer = peer ? peer->slot
-                         : ngx_mcp_peer_add(&ctx->conf->policy, pc->name, 0);
-    outcome->epoch = peer ? peer->epoch : 0;
+    if (peer) {
+        outcome->peer = peer->slot;
+        outcome->epoch = peer->epoch;
+
+    } else {
+        outcome->peer = ngx_mcp_peer_add(&ctx->conf->policy, pc->name, 0,
+                                         &outcome->epoch);
+    }
 
     outcome->name_len = ngx_min(pc->name->len, NGX_MCP_PEER_NAME_MAX);
     ngx_memcpy(outcome->name, pc->name->data, outcome->name_len);

@@ -17,7 +17,7 @@
 
 
 /* Moves on with every change of a record's layout. */
-#define NGX_MCP_ZONE_LAYOUT   3
+#define NGX_MCP_ZONE_LAYOUT   4
 
 #define NGX_MCP_TEXT_DATA     (NGX_MCP_SLOT_SIZE - sizeof(ngx_mcp_slot_t)     \
                                - sizeof(uint32_t))

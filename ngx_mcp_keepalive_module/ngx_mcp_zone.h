@@ -66,6 +66,9 @@ typedef struct {
     uint32_t                    free;       /* head of the free list */
     uint32_t                    nused;
     uint32_t                    serial;     /* of the newest session */
+    uint32_t                    peers;      /* made so far */
+    uint32_t                    ready;      /* generation whose upstreams are
+                                             * all known */
     uint32_t                    revisit;    /* next slot to be scheduled anew
                                              * after a reload, 0: none */
     uint32_t                    nsessions;

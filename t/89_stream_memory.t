@@ -106,7 +106,8 @@ sub memory {
     my $kb = 0;
     my $text = slurp("/proc/$pid/smaps_rollup");
 
-    $kb += $1 while $text =~ /^Private_(?:Clean|Dirty): +(\d+)/mg;
+    # clean ones are of libraries, "private" when no one else has them mapped
+    $kb += $1 while $text =~ /^Private_Dirty: +(\d+)/mg;
     return $kb;
 }
 

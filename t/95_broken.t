@@ -14,7 +14,10 @@ my $forward = 'proxy_pass http://tools; proxy_http_version 1.1;'
 
 subtest 'an initialize whose own id is none starts a session' => \&bad_id;
 subtest 'peers that are gone make room' => \&gone;
+subtest 'so do those of an upstream that is gone' => \&renamed;
+subtest 'what is told of a peer that is gone is not of the next' => \&late;
 subtest 'a call goes on without its client, as it was told' => \&unheard;
+subtest '... and that of a client that was slow' => \&slow_one;
 subtest "a cache does not keep the server's id of a revived session" => \&cache;
 subtest 'among many peers one is tried at once' => \&many;
 
@@ -80,6 +83,85 @@ sub gone {
     is(scalar $nginx->log_lines(qr/no room/), 0, 'there was room');
     $nginx->stop;
     $_->kill for $anywhere, @fakes;
+    return;
+}
+
+
+sub renamed {
+    my $anywhere = fake(host => '0.0.0.0');
+    my $fake = fake();
+    my $upstream = sub {
+        my ($net) = @_;
+
+        return "upstream u$net { mcp_keepalive zone=mcp interval=1h;"
+             . join('', map { "server 127.0.$net.$_:$anywhere->{port};" }
+                        1 .. 40) . ' }';
+    };
+    my $nginx = nginx(fakes => [$fake], http => $upstream->(1),
+                      upstream => 'mcp_keepalive zone=mcp:64k interval=1h;');
+
+    $nginx->reload(gone => 1, parts => { http => $upstream->($_) })
+        for 2 .. 5;
+    is(scalar $nginx->log_lines(qr/no room/), 0, 'there was room');
+    $nginx->stop;
+    $_->kill for $anywhere, $fake;
+    return;
+}
+
+
+# Calls without sessions are answered by servers that are not configured any
+# more, whose places in the zone others have by then.
+
+sub late {
+    my $anywhere = fake(host => '0.0.0.0');
+    my @lists = map { my $net = $_;
+                      [map { "127.0.$net.$_:$anywhere->{port}" } 1 .. 60]
+                    } 1, 2;
+    my $nginx = nginx(fakes => [$anywhere], servers => $lists[0], upstream =>
+                      'mcp_keepalive zone=mcp:64k interval=1h; keepalive 4;');
+
+    $anywhere->rule(when => { rpc => 'tools/call' }, do => {
+        delay => 1500, status => 200, no_echo => 1, type => 'application/json',
+        body => '{"jsonrpc":"2.0","id":1,"result":{}}' });
+
+    my @x = map { client($nginx)->start_call } 1 .. 30;
+
+    MCP::Exchange::drive(\@x, timeout => 0.3);
+    $nginx->reload(parts => { servers => $lists[1] });
+    MCP::Exchange::drive(\@x, timeout => 8);
+    is(scalar(grep { $_->status == 200 } @x), 30, 'all are answered');
+    is(scalar(grep { $_->{state} ne 'connecting' && !$_->{gone} }
+              @{ $nginx->upstream->{peers} }), 0, 'nobody else is proven by it');
+    $nginx->stop;
+    $anywhere->kill;
+    return;
+}
+
+
+sub slow_one {
+    my $fake = fake();
+    my $nginx = nginx(fakes => [$fake],
+                      proxy => "$forward proxy_ignore_client_abort on;",
+                      upstream => 'mcp_keepalive zone=mcp:1m interval=1h;');
+    my $c = client($nginx);
+    my $event = 'data: ' . 'x' x 60_000 . "\n\n";
+
+    $c->open_session(1);
+    $fake->rule(when => { rpc => 'tools/call' }, do => { raw => [
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+        . "Content-Length: " . 200 * length($event) . "\r\n\r\n",
+        ($event) x 200] });
+
+    my $x = $c->start_call;
+
+    # it reads nothing until nginx can write no more, and is gone
+
+    pause_ms(700);
+    $x->abort(reset => 1);
+    eventually(sub { $nginx->upstream->{streams}{open} == 0 },
+               'the call comes to its end', 5);
+    $nginx->stop;
+    $fake->kill;
     return;
 }
 
