@@ -83,6 +83,7 @@ ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
     ngx_uint_t               n;
     ngx_rbtree_t            *tree;
     ngx_rbtree_node_t       *node, *next;
+    ngx_mcp_peer_slot_t     *slot;
     ngx_mcp_session_slot_t  *s;
 
     rc = NGX_DONE;
@@ -134,11 +135,19 @@ ngx_mcp_session_lease(ngx_mcp_zone_t *zone, uint32_t peer,
         }
 
         if (rc == NGX_BUSY && s->peer == peer) {
-            rc = NGX_DONE;
-            break;
+            ngx_mcp_zone_unlock(zone);
+            return NGX_DONE;
         }
 
         rc = NGX_DONE;
+    }
+
+    /* a place is free, and nobody there who waits for it */
+
+    slot = ngx_mcp_zone_slot(zone, peer, NGX_MCP_SLOT_PEER);
+
+    if (slot != NULL && rc != NGX_OK) {
+        slot->defer_ms = 0;
     }
 
     ngx_mcp_zone_unlock(zone);

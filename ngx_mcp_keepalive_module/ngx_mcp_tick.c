@@ -33,7 +33,7 @@
 #define NGX_MCP_TICK_REAP     10000
 
 /* Holds of the lock in one go, NGX_MCP_LOCK_NODES records each. */
-#define NGX_MCP_TICK_HOLDS    16
+#define NGX_MCP_TICK_HOLDS    64
 #define NGX_MCP_END_HOLDS     4
 
 
