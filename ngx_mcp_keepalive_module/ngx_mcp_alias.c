@@ -58,7 +58,7 @@ ngx_mcp_alias_request(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
     }
 
     session = ngx_mcp_header_first(&r->headers_in.headers,
-                                     &ngx_mcp_header_session);
+                                   &ngx_mcp_header_session);
     last = NULL;
 
     if (r->method == NGX_HTTP_GET
@@ -66,7 +66,7 @@ ngx_mcp_alias_request(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
            != NGX_DECLINED)
     {
         last = ngx_mcp_header_first(&r->headers_in.headers,
-                                      &ngx_mcp_alias_last);
+                                    &ngx_mcp_alias_last);
     }
 
     if (session == NULL) {
@@ -86,19 +86,11 @@ ngx_mcp_alias_response(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 
     (void) ngx_mcp_alias_restore(&r->headers_out.headers, ctx);
 
-#if (NGX_HTTP_CACHE)
-
-    /* what is stored is the answer as it came, with the server's id */
+    /* what a cache stores is the answer as it came, with the server's id */
 
     if (ngx_mcp_alias_restore(&r->upstream->headers_in.headers, ctx)) {
         r->upstream->cacheable = 0;
     }
-
-#else
-
-    (void) ngx_mcp_alias_restore(&r->upstream->headers_in.headers, ctx);
-
-#endif
 }
 
 

@@ -124,14 +124,17 @@ ngx_mcp_answer_retry_after(ngx_http_request_t *r, ngx_mcp_ctx_t *ctx)
 static void
 ngx_mcp_answer_drop_entity(ngx_http_request_t *r)
 {
-    ngx_str_t        *name;
-    ngx_table_elt_t  *h;
+    ngx_str_t              *name;
+    ngx_table_elt_t        *h;
+    ngx_mcp_header_walk_t   walk;
 
     for (name = ngx_mcp_answer_entity; name->len; name++) {
 
-        for (h = ngx_mcp_header_first(&r->headers_out.headers, name);
+        ngx_mcp_header_walk(&walk, &r->headers_out.headers);
+
+        for (h = ngx_mcp_header_next(&walk, name);
              h;
-             h = ngx_mcp_header_first(&r->headers_out.headers, name))
+             h = ngx_mcp_header_next(&walk, name))
         {
             h->hash = 0;
         }

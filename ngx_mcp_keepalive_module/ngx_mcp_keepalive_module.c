@@ -36,8 +36,7 @@ static void *ngx_mcp_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_mcp_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child);
 static ngx_int_t ngx_mcp_init(ngx_conf_t *cf);
 static ngx_int_t ngx_mcp_init_module(ngx_cycle_t *cycle);
-static void ngx_mcp_register_known(ngx_mcp_srv_conf_t *conf);
-static ngx_int_t ngx_mcp_register(ngx_mcp_srv_conf_t *conf);
+static ngx_int_t ngx_mcp_register(ngx_mcp_srv_conf_t *conf, ngx_uint_t known);
 static ngx_int_t ngx_mcp_register_peer(ngx_mcp_srv_conf_t *conf,
     ngx_str_t *name);
 static ngx_int_t ngx_mcp_init_process(ngx_cycle_t *cycle);
@@ -338,7 +337,7 @@ ngx_mcp_init_module(ngx_cycle_t *cycle)
     /* first those that stay: what is gone by then makes room for the others */
 
     for (i = 0; i < mcf->upstreams.nelts; i++) {
-        ngx_mcp_register_known(conf[i]);
+        (void) ngx_mcp_register(conf[i], 1);
     }
 
     for (i = 0; i < mcf->zones.nelts; i++) {
@@ -349,7 +348,7 @@ ngx_mcp_init_module(ngx_cycle_t *cycle)
 
     for (i = 0; i < mcf->upstreams.nelts; i++) {
 
-        if (ngx_mcp_register(conf[i]) != NGX_OK) {
+        if (ngx_mcp_register(conf[i], 0) != NGX_OK) {
             ngx_log_error(NGX_LOG_ERR, cycle->log, 0,
                           "mcp zone \"%V\" has no room for the peers of "
                           "upstream \"%V\"",
@@ -362,38 +361,17 @@ ngx_mcp_init_module(ngx_cycle_t *cycle)
 }
 
 
-static void
-ngx_mcp_register_known(ngx_mcp_srv_conf_t *conf)
-{
-    ngx_uint_t                   i, n;
-    ngx_http_upstream_server_t  *server;
-
-    if (ngx_mcp_peer_upstream(&conf->policy) != NGX_OK) {
-        return;
-    }
-
-    server = conf->upstream->servers ? conf->upstream->servers->elts : NULL;
-
-    for (i = 0; server && i < conf->upstream->servers->nelts; i++) {
-        for (n = 0; n < server[i].naddrs; n++) {
-            ngx_mcp_peer_keep(&conf->policy, &server[i].addrs[n].name);
-        }
-    }
-
-    /* those of former generations that are not among them are gone */
-
-    ngx_mcp_peer_upstream_ready(&conf->policy);
-}
-
+/* "known": only what is in the zone already.  NGX_ERROR: the zone is full. */
 
 static ngx_int_t
-ngx_mcp_register(ngx_mcp_srv_conf_t *conf)
+ngx_mcp_register(ngx_mcp_srv_conf_t *conf, ngx_uint_t known)
 {
+    ngx_str_t                   *name;
     ngx_uint_t                   i, n;
     ngx_http_upstream_server_t  *server;
 
     while (ngx_mcp_peer_upstream(&conf->policy) != NGX_OK) {
-        if (ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK) {
+        if (known || ngx_mcp_session_make_room(conf->policy.zone) != NGX_OK) {
             return NGX_ERROR;
         }
     }
@@ -402,13 +380,18 @@ ngx_mcp_register(ngx_mcp_srv_conf_t *conf)
 
     for (i = 0; server && i < conf->upstream->servers->nelts; i++) {
         for (n = 0; n < server[i].naddrs; n++) {
-            if (ngx_mcp_register_peer(conf, &server[i].addrs[n].name)
-                != NGX_OK)
-            {
+            name = &server[i].addrs[n].name;
+
+            if (known) {
+                ngx_mcp_peer_keep(&conf->policy, name);
+
+            } else if (ngx_mcp_register_peer(conf, name) != NGX_OK) {
                 return NGX_ERROR;
             }
         }
     }
+
+    /* those of former generations that are not among them are gone */
 
     ngx_mcp_peer_upstream_ready(&conf->policy);
 

@@ -45,10 +45,8 @@ static void ngx_mcp_tick_marked(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf);
 static void ngx_mcp_tick_reap(ngx_mcp_policy_t *policy);
 static void ngx_mcp_tick_schedule(ngx_mcp_due_t *due);
-static void ngx_mcp_tick_attempts(ngx_mcp_policy_t *policy, ngx_uint_t holds,
-    ngx_mcp_due_t *due);
-static void ngx_mcp_tick_pump(ngx_mcp_zone_t *zone, uint32_t peer,
-    ngx_uint_t holds, ngx_mcp_due_t *due);
+static void ngx_mcp_tick_pump(ngx_mcp_zone_t *zone, ngx_mcp_policy_t *policy,
+    uint32_t peer, ngx_uint_t holds, ngx_mcp_due_t *due);
 static void ngx_mcp_tick_tell(ngx_mcp_due_t *due);
 static void ngx_mcp_tick_next(ngx_mcp_policy_t *policy, uint32_t peer);
 
@@ -159,7 +157,8 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
         conf = ngx_mcp_tick_conf->upstreams.elts;
 
         for (i = 0; i < ngx_mcp_tick_conf->upstreams.nelts; i++) {
-            ngx_mcp_tick_attempts(&conf[i]->policy, NGX_MCP_TICK_HOLDS, &due);
+            ngx_mcp_tick_pump(conf[i]->policy.zone, &conf[i]->policy, 0,
+                              NGX_MCP_TICK_HOLDS, &due);
         }
 
         zone = ngx_mcp_tick_conf->zones.elts;
@@ -172,7 +171,7 @@ ngx_mcp_tick_handler(ngx_event_t *ev)
                 }
             }
 
-            ngx_mcp_tick_pump(zone[i], 0, NGX_MCP_TICK_HOLDS, &due);
+            ngx_mcp_tick_pump(zone[i], NULL, 0, NGX_MCP_TICK_HOLDS, &due);
         }
     }
 
@@ -323,43 +322,22 @@ ngx_mcp_tick_list(ngx_mcp_srv_conf_t *conf)
 }
 
 
+/*
+ * Starts all that is due: of "policy" what its peers are to be tried or asked
+ * for; without it sessions, see ngx_mcp_session_lease() for "peer".
+ */
+
 static void
-ngx_mcp_tick_attempts(ngx_mcp_policy_t *policy, ngx_uint_t holds,
-    ngx_mcp_due_t *due)
+ngx_mcp_tick_pump(ngx_mcp_zone_t *zone, ngx_mcp_policy_t *policy,
+    uint32_t peer, ngx_uint_t holds, ngx_mcp_due_t *due)
 {
     ngx_int_t        rc;
     ngx_mcp_lease_t  lease;
 
     while (holds) {
 
-        rc = ngx_mcp_session_lease_attempt(policy, &lease, due);
-
-        if (rc == NGX_DONE) {
-            return;
-        }
-
-        if (rc == NGX_AGAIN) {
-            holds--;
-            continue;
-        }
-
-        ngx_mcp_probe_start(&lease, ngx_mcp_tick_next);
-    }
-
-    due->wake = 0;
-}
-
-
-static void
-ngx_mcp_tick_pump(ngx_mcp_zone_t *zone, uint32_t peer, ngx_uint_t holds,
-    ngx_mcp_due_t *due)
-{
-    ngx_int_t        rc;
-    ngx_mcp_lease_t  lease;
-
-    while (holds) {
-
-        rc = ngx_mcp_session_lease(zone, peer, &lease, due);
+        rc = policy ? ngx_mcp_session_lease_attempt(policy, &lease, due)
+                    : ngx_mcp_session_lease(zone, peer, &lease, due);
 
         ngx_mcp_tick_tell(due);
 
@@ -416,7 +394,7 @@ ngx_mcp_tick_next(ngx_mcp_policy_t *policy, uint32_t peer)
     ngx_memzero(&due, sizeof(ngx_mcp_due_t));
     due.wake = (uint64_t) -1;
 
-    ngx_mcp_tick_attempts(policy, NGX_MCP_END_HOLDS, &due);
-    ngx_mcp_tick_pump(policy->zone, peer, NGX_MCP_END_HOLDS, &due);
+    ngx_mcp_tick_pump(policy->zone, policy, 0, NGX_MCP_END_HOLDS, &due);
+    ngx_mcp_tick_pump(policy->zone, NULL, peer, NGX_MCP_END_HOLDS, &due);
     ngx_mcp_tick_schedule(&due);
 }
